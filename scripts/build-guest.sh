@@ -1,0 +1,118 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Build what a VM boots, except for what changes from run to run.  In the chroot:
+#
+#	build-guest.sh RELEASE DIRECTORY
+#
+# DIRECTORY gets vmlinux (the stock kernel, unpacked: it boots faster), base.cpio
+# (the root file system: guest-files.txt, guest-modules.txt) and modules/ (the
+# same modules for depmod, when one is added to them).
+
+. "$(dirname "$0")/common.sh"
+
+release=$1 out=$2
+here=$RRXE_TREE/scripts
+root=$out/root
+moddir=/usr/lib/modules/$release
+
+listed() { sed -E 's/#.*//; /^\s*$/d' "$1"; }
+
+# Everything below is named by its path in the root; links are followed to their
+# targets, so that a name and what it means both come in.
+add_path() {
+	local path=$1 real
+	[[ -e $root$path ]] && return
+	mkdir -p "$root${path%/*}"
+	if [[ -d $path ]]; then
+		cp -a "$path" "$root${path%/*}/"
+	else
+		real=$(readlink -f "$path")
+		cp -pL "$path" "$root$path"
+		[[ $real == "$path" || -e $root$real ]] || { mkdir -p "$root${real%/*}"; ln -s "$path" "$root$real"; }
+	fi
+}
+
+add_program() {
+	local where
+	where=$(command -v "$1") || die "the guest's $1 is not in the chroot"
+	cp -pL "$where" "$root/usr/bin/$1"
+}
+
+add_files() {
+	local name
+	while read -r name; do
+		# shellcheck disable=SC2086
+		case $name in
+		/*) for path in $name; do add_path "$path"; done ;;
+		*) add_program "$name" ;;
+		esac
+	done < <(listed "$here/guest-files.txt")
+}
+
+# Programs and plug-ins need the closure of their shared libraries.
+add_libraries() {
+	local lib
+	find "$root/usr" -type f \( -path '*/bin/*' -o -name '*.so*' \) -print0 |
+		xargs -0 -n 50 ldd 2>/dev/null | sed -nE 's/^[^/]*(\/[^ ]+) \(0x.*/\1/p' | sort -u |
+		while read -r lib; do
+			cp -pLn "$lib" "$root/usr/${lib#/usr/}" 2>/dev/null || cp -pL "$lib" "$root/usr$lib"
+		done
+}
+
+add_busybox() {
+	local applet
+	busybox --list | while read -r applet; do
+		[[ -e $root/usr/bin/$applet || -L $root/usr/bin/$applet ]] || ln -s busybox "$root/usr/bin/$applet"
+	done
+	for applet in modprobe insmod rmmod lsmod modinfo depmod; do ln -sf kmod "$root/usr/bin/$applet"; done
+}
+
+# The tests of rdma-core are shipped compressed.
+unpack_tests() {
+	local tests=$root/usr/share/doc/rdma-core/tests
+	gunzip -qr "$tests" || true
+	python3 -m compileall -q -s "$root" "$tests" "$root/usr/lib/python3/dist-packages/pyverbs"
+	rm -rf "$root"/usr/lib/python3.*/{test,ensurepip,idlelib,lib2to3,tkinter,turtle.py,pydoc_data,config-*,EXTERNALLY-MANAGED}
+}
+
+add_modules() {
+	local names module
+	mapfile -t names < <(listed "$here/guest-modules.txt")
+	mkdir -p "$root$moddir"
+	modprobe -S "$release" --show-depends -a "${names[@]}" | awk '$1 == "insmod" { print $2 }' | sort -u |
+		while read -r module; do
+			case $module in
+			*.xz) xz -dc "$module" > "$root$moddir/$(basename "$module" .xz)" ;;
+			*) cp "$module" "$root$moddir/" ;;
+			esac
+		done
+	cp "$moddir"/modules.{builtin,builtin.modinfo,order} "$root$moddir/"
+	depmod -b "$root" "$release"
+}
+
+make_root() {
+	local d
+	for d in dev proc sys run/netns tmp etc root var/tmp out usr/bin usr/lib64 usr/lib/x86_64-linux-gnu; do mkdir -p "$root/$d"; done
+	ln -s bin "$root/usr/sbin"
+	for d in bin sbin lib lib64; do ln -s "usr/$d" "$root/$d"; done
+	ln -s ../run "$root/var/run"
+	echo 'root:x:0:0:root:/root:/bin/bash' > "$root/etc/passwd"
+	echo 'root:x:0:' > "$root/etc/group"
+	echo '127.0.0.1 localhost' > "$root/etc/hosts"
+	ln -s /proc/mounts "$root/etc/mtab"
+}
+
+rm -rf "$out"
+mkdir -p "$root"
+make_root
+add_files
+add_libraries
+add_busybox
+unpack_tests
+add_modules
+"$(kernel_work)/source/scripts/extract-vmlinux" "$moddir/vmlinuz" > "$out/vmlinux"
+(cd "$root" && find . -mindepth 1 | LC_ALL=C sort | cpio -o -H newc -R 0:0 --quiet) > "$out/base.cpio"
+mkdir -p "$out/modules"
+mv "$root$moddir" "$out/modules/$release"
+rm -rf "$root"

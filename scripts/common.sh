@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What every script of the test bed shares: where things are and how to talk.
+# Sourced, never run.  All state that can be rebuilt lives under RRXE_CACHE.
+
+set -euo pipefail
+
+RRXE_TREE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+RRXE_CACHE=${RRXE_CACHE:-${HOME:-/root}/.cache/rrxe}
+RRXE_SUITE=${RRXE_SUITE:-forky}
+
+# The kernel to build for and to boot: either a series ("7.2": the newest of it
+# that the suite offers) or one exact release ("7.2.12+deb14-amd64").
+RRXE_KERNEL=${RRXE_KERNEL:-7.2}
+
+CHROOT=$RRXE_CACHE/chroot-$RRXE_SUITE
+export RRXE_TREE RRXE_CACHE RRXE_SUITE RRXE_KERNEL CHROOT
+
+say() { printf '[%s] %s\n' "${0##*/}" "$*" >&2; }
+die() { say "error: $*"; exit 1; }
+
+# Run a command as root, through sudo where needed.
+need_root() {
+	[[ $EUID -eq 0 ]] || die "this step needs root (chroot and mounts): run it with sudo -E"
+}
+
+# Install a tool on the host if it is missing.  usage: need_tool COMMAND PACKAGE
+need_tool() {
+	command -v "$1" >/dev/null && return
+	command -v apt-get >/dev/null || die "$1 is missing and this is no Debian host: install it"
+	need_root
+	say "installing $2 on this machine (for $1)"
+	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$2" >/dev/null ||
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$2" >/dev/null; }
+}
+
+# Serialise what must not run twice at once.  usage: with_lock NAME COMMAND...
+with_lock() {
+	local name=$1; shift
+	mkdir -p "$RRXE_CACHE"
+	(
+		flock -n 9 || { say "waiting for another run ($name)"; flock 9; }
+		"$@" 9>&-
+	) 9>"$RRXE_CACHE/$name.lock"
+}
+
+# The exact release of the kernel in the chroot, and what belongs to it.
+kernel_release() { cat "$CHROOT/.rrxe-kernel"; }
+kernel_work() { echo "$RRXE_CACHE/kernel-$(kernel_release)"; }
+kdir() { echo "$(kernel_work)/build"; }

@@ -1,0 +1,117 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Create (or complete) the Debian chroot that holds the compiler, the kernel and
+# the guest's user space.  Idempotent; may be interrupted at any time.
+#
+# RRXE_MIRROR  Debian archive to use; default: the one this machine's apt uses.
+
+. "$(dirname "$0")/common.sh"
+
+HERE=$RRXE_TREE/scripts
+STAMP=$CHROOT/.rrxe-packages
+UNWANTED='Acquire::(IndexTargets|CompressionTypes|Changelogs|Languages|GzipIndexes|cdrom)'
+
+wanted_packages() { sed -E 's/#.*//; /^\s*$/d' "$HERE/chroot-packages.txt"; }
+
+# What the chroot must hold: compared with the stamp to see if there is work to do.
+wanted_state() { echo "kernel=$RRXE_KERNEL"; wanted_packages; }
+
+# The first archive of this machine's apt sources that serves the suite.
+find_mirror() {
+	local uri probe
+	probe=$(mktemp)
+	while read -r uri; do
+		case $uri in *security*) continue ;; esac
+		if /usr/lib/apt/apt-helper download-file "${uri%/}/dists/$RRXE_SUITE/InRelease" "$probe" >/dev/null 2>&1; then
+			rm -f "$probe"
+			echo "$uri"
+			return
+		fi
+	done < <(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' | awk '!seen[$0]++')
+	rm -f "$probe"
+	die "no apt source of this machine serves Debian $RRXE_SUITE: set RRXE_MIRROR to an archive that does"
+}
+
+# This machine's proxy, certificate and validity settings, for apt in the chroot.
+apt_settings() {
+	apt-config dump Acquire | grep -vE "^$UNWANTED" | grep -v '^Acquire ""' || true
+	echo 'Acquire::Check-Valid-Until "false";'
+	echo 'Acquire::Languages "none";'
+	echo 'APT::Install-Recommends "false";'
+}
+
+bootstrap() {
+	local mirror new=$CHROOT.new settings
+	[[ -e $CHROOT/etc/debian_version ]] && return
+	need_tool mmdebstrap mmdebstrap
+	[[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || need_tool debian-archive-keyring debian-archive-keyring
+	mirror=${RRXE_MIRROR:-$(find_mirror)}
+	say "bootstrapping Debian $RRXE_SUITE into $CHROOT"
+	rm -rf --one-file-system "$new"
+	settings=$(mktemp)
+	apt_settings > "$settings"
+	mmdebstrap --mode=root --variant=apt --quiet \
+		--aptopt="$settings" \
+		--keyring=/usr/share/keyrings \
+		--dpkgopt='force-unsafe-io' \
+		--dpkgopt='path-exclude=/usr/share/man/*' \
+		--dpkgopt='path-exclude=/usr/share/locale/*' \
+		--dpkgopt='path-exclude=/usr/share/info/*' \
+		--dpkgopt='path-exclude=/usr/share/doc/*' \
+		--dpkgopt='path-include=/usr/share/doc/rdma-core/*' \
+		--include="$(wanted_packages | paste -sd,)" \
+		"$RRXE_SUITE" "$new" "$mirror"
+	rm -f "$settings"
+	mv "$new" "$CHROOT"
+	say "bootstrapped"
+}
+
+# apt inside the chroot uses this machine's name service and certificates.
+apt_in_chroot() {
+	cp -L /etc/resolv.conf "$CHROOT/etc/resolv.conf" 2>/dev/null || true
+	"$HERE/in-chroot.sh" env DEBIAN_FRONTEND=noninteractive INITRD=No apt-get -qq -y "$@"
+}
+
+# The releases on offer, oldest first (not the real-time and cloud flavours).
+offered_kernels() {
+	"$HERE/in-chroot.sh" apt-cache pkgnames linux-headers- |
+		sed -nE 's/^linux-headers-([0-9.]+[^-]*-amd64)$/\1/p' | sort -V
+}
+
+# The exact release meant by RRXE_KERNEL, among those on standard input.
+pick_kernel() { grep -E "^${RRXE_KERNEL//[.+]/\\&}([.+].*)?\$" | tail -n 1; }
+
+install_kernel() {
+	local offered release series wanted=() p
+	offered=$(offered_kernels)
+	release=$(pick_kernel <<<"$offered") ||
+		die "Debian $RRXE_SUITE offers no kernel '$RRXE_KERNEL'; RRXE_KERNEL may be one of:" $offered
+	series=$(cut -d. -f1,2 <<<"$release")
+	say "kernel $release"
+	# The split packages hold the image and the modules without asking for an initramfs generator.
+	for p in "linux-binary-$release" "linux-modules-$release" "linux-headers-$release" "linux-source-$series"; do
+		"$HERE/in-chroot.sh" apt-cache show "$p" >/dev/null 2>&1 && wanted+=("$p")
+	done
+	[[ " ${wanted[*]} " == *" linux-binary-"* ]] || wanted+=("linux-image-$release")
+	apt_in_chroot install --no-install-recommends "${wanted[@]}"
+	echo "$release" > "$CHROOT/.rrxe-kernel"
+}
+
+complete() {
+	[[ -e $STAMP && $(wanted_state) == "$(cat "$STAMP")" ]] && return
+	need_root
+	bootstrap
+	say "completing the packages"
+	"$HERE/in-chroot.sh" dpkg --configure -a
+	apt_in_chroot update
+	# shellcheck disable=SC2046
+	apt_in_chroot install --no-install-recommends $(wanted_packages)
+	install_kernel
+	rm -f "$CHROOT"/var/cache/apt/archives/*.deb
+	wanted_state > "$STAMP.new"
+	mv "$STAMP.new" "$STAMP"
+	say "chroot ready: $CHROOT"
+}
+
+with_lock chroot complete
