@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe wrappers of the kernel's C interfaces, in the manner of the `kernel` crate.
+//!
+//! Besides `ring`, this is the only place with `unsafe` code, and the only one that
+//! names the raw [`bindings`].
+
+mod bindings;
