@@ -7,7 +7,6 @@
 
 #![expect(
     clippy::all,
-    missing_docs,
     non_camel_case_types,
     non_snake_case,
     non_upper_case_globals
