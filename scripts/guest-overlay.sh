@@ -17,7 +17,7 @@ moddir=usr/lib/modules/$release
 add_module() {
 	[[ -e $module ]] || return 0
 	mkdir -p "$stage/usr/lib/modules"
-	cp -al "$guest/modules/$release" "$stage/usr/lib/modules/"
+	cp -a "$guest/modules/$release" "$stage/usr/lib/modules/"
 	rm -f "$stage/$moddir"/modules.{dep,alias,symbols,softdep,weakdep,devname,builtin.alias}*
 	strip --strip-debug -o "$stage/$moddir/rrxe.ko" "$module"
 	ln -s usr/lib "$stage/lib"

@@ -35,7 +35,7 @@ need_root
 
 release=$(kernel_release)
 guest=$RRXE_CACHE/guest-$release
-MODULE=${MODULE:-$RRXE_TREE/build/module/rrxe.ko}
+MODULE=${MODULE:-$RRXE_TREE/build/$(kernel_release)/rrxe.ko}
 TMO=${TMO:-300}
 MEM=${MEM:-2048}
 SMP=${SMP:-2}

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# What can be made: see `make help`.  How the module is built: see Kbuild.
+
+# An external module must be built by the compiler of its kernel, and a Rust one
+# needs the compiled metadata of the kernel's crates, which `make kdir` prepares
+# where the distribution's headers lack it.
+RRXE_CACHE ?= $(HOME)/.cache/rrxe
+release := $(shell uname -r)
+kdirs := /lib/modules/$(release)/build $(RRXE_CACHE)/kernel-$(release)/build
+KDIR ?= $(patsubst %/rust/libkernel.rmeta,%,$(firstword $(wildcard $(addsuffix /rust/libkernel.rmeta,$(kdirs)))))
+config = $(KDIR)/.config
+CC := $(if $(filter default,$(origin CC)),$(shell sed -nE 's/^CONFIG_CC_VERSION_TEXT="([^ ]+) .*/\1/p' $(config) 2>/dev/null),$(CC))
+
+# Objects stay out of the sources, in a directory for each kernel.
+MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
+kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(if $(CC),CC=$(CC))
+
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check demo check-kdir
+
+all: modules
+
+check-kdir:
+	@scripts/check-kdir.sh "$(KDIR)"
+
+modules: check-kdir
+	@mkdir -p $(MO)
+	$(kbuild) modules
+
+modules_install: check-kdir
+	$(kbuild) modules_install
+
+kdir:
+	@mkdir -p $(RRXE_CACHE)/kernel-$(release)
+	scripts/prepare-kdir.sh $(release) $(RRXE_CACHE)/kernel-$(release)
+
+clean:
+	rm -rf build
+
+# ---- the test bed: a chroot with the compiler, a VM with the stock kernel ----
+
+setup:
+	@scripts/setup.sh
+
+vm-modules: setup
+	@scripts/build-module.sh
+
+vm: vm-modules
+	@scripts/vm.sh "$(CMD)"
+
+shell: vm-modules
+	@scripts/vm.sh --shell
+
+test:
+	@scripts/run-tests.sh all
+
+check:
+	@scripts/run-tests.sh check
+
+demo: vm-modules
+	@NAME=demo scripts/vm.sh ./demo.sh
+
+help:
+	@echo 'For the running kernel (or the one whose tree is KDIR):'
+	@echo '  make [KDIR=...]       build rrxe.ko into build/<kernel release>/'
+	@echo '  make modules_install  install it'
+	@echo '  make kdir             prepare a kernel tree, where the headers package lacks Rust metadata'
+	@echo '  make clean            remove all that was built'
+	@echo
+	@echo 'In a chroot and a VM that are set up on first use (Debian host, root, some minutes):'
+	@echo '  make test             everything: format, lints, host tests, module, VM suites'
+	@echo '  make check            the part of it that needs no VM'
+	@echo '  make demo             show the module at work'
+	@echo '  make vm CMD=...       run a command in a VM that has the module'
+	@echo '  make shell            an interactive shell there'
+	@echo '  make vm-modules       build rrxe.ko for the kernel of the VM'
+	@echo '  make setup            only set up'
+	@echo
+	@echo 'Variables: RRXE_CACHE, RRXE_KERNEL, RRXE_SUITE, RRXE_MIRROR (scripts/common.sh);'
+	@echo '  TMO, MEM, SMP, ICOUNT, PCAP ... (scripts/vm.sh); RRXE_SCENARIOS (simulator runs)'

@@ -1,0 +1,134 @@
+# shellcheck shell=bash disable=SC2034
+# SPDX-License-Identifier: GPL-2.0
+#
+# The network of the tests: two network namespaces joined by a veth pair, with one
+# RDMA device on each end.
+#
+#	 namespace rdma-a                     namespace rdma-b
+#	 $DEV_A on veth-a 10.77.0.1  <----->  $DEV_B on veth-b 10.77.0.2
+#
+# LINK_TYPE is the type for `rdma link add`: rrxe, or rxe to run on the kernel's own.
+
+LINK_TYPE=${LINK_TYPE:-rrxe}
+case $LINK_TYPE in
+rxe) MODULE=rdma_rxe ;;
+*) MODULE=$LINK_TYPE ;;
+esac
+
+NS_A=rdma-a NS_B=rdma-b
+IF_A=veth-a IF_B=veth-b
+DEV_A=${DEV_A:-${LINK_TYPE}0} DEV_B=${DEV_B:-${LINK_TYPE}1}
+IP4_A=10.77.0.1 IP4_B=10.77.0.2
+# Written in full, as the GID table shows them.
+IP6_A=fd00:0000:0000:0000:0000:0000:0000:0001
+IP6_B=fd00:0000:0000:0000:0000:0000:0000:0002
+ROCE_PORT_HEX=12B7
+
+in_a() { ip netns exec "$NS_A" "$@"; }
+in_b() { ip netns exec "$NS_B" "$@"; }
+
+# Repeat a command until it succeeds.  usage: wait_for SECONDS COMMAND...
+wait_for() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[[ $SECONDS -lt $end ]] || return 1
+		sleep 0.1
+	done
+}
+
+# usage: netns_up NAMESPACE
+netns_up() {
+	ip netns add "$1"
+	ip -n "$1" link set lo up
+}
+
+# usage: end_up NAMESPACE NETDEV MTU IPV4 IPV6
+end_up() {
+	ip -n "$1" link set "$2" mtu "$3" up
+	ip -n "$1" addr add "$4/24" dev "$2"
+	ip -n "$1" addr add "$5/64" dev "$2" nodad
+}
+
+# Only the two namespaces and the cable.  usage: cable_up [MTU]
+cable_up() {
+	local mtu=${1:-4200}
+	netns_up "$NS_A"
+	netns_up "$NS_B"
+	ip link add "$IF_A" netns "$NS_A" address 02:77:00:00:00:01 type veth \
+		peer name "$IF_B" netns "$NS_B" address 02:77:00:00:00:02
+	end_up "$NS_A" "$IF_A" "$mtu" "$IP4_A" "$IP6_A"
+	end_up "$NS_B" "$IF_B" "$mtu" "$IP4_B" "$IP6_B"
+	# Fill the neighbour tables: what follows is to measure RDMA, not ARP.
+	wait_for 10 in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null
+	wait_for 10 in_a ping -q -c 1 -W 1 "$IP6_B" > /dev/null
+}
+
+# usage: link_add NAMESPACE DEVICE NETDEV
+link_add() { timeout 20 ip netns exec "$1" rdma link add "$2" type "$LINK_TYPE" netdev "$3"; }
+
+link_del() { timeout 20 rdma link delete "$1"; }
+
+have_device() { [[ -e /sys/class/infiniband/$1 ]]; }
+
+# usage: gid_of_ip ADDRESS -- as the GID table shows it
+gid_of_ip() {
+	case $1 in
+	*:*) echo "$1" ;;
+	*) printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' ${1//./ } ;;
+	esac
+}
+
+# usage: gid_index DEVICE ADDRESS
+gid_index() {
+	local gid file
+	gid=$(gid_of_ip "$2")
+	for file in /sys/class/infiniband/"$1"/ports/1/gids/{0..15}; do
+		[[ $(< "$file") == "$gid" ]] || continue
+		echo "${file##*/}"
+		return
+	done
+	return 1
+}
+
+have_gid() { gid_index "$@" > /dev/null; }
+
+# usage: device_up NAMESPACE DEVICE NETDEV IPV4 IPV6
+device_up() {
+	link_add "$1" "$2" "$3" &&
+		wait_for 10 have_gid "$2" "$4" &&
+		wait_for 10 have_gid "$2" "$5"
+}
+
+# usage: fabric_up [MTU]
+fabric_up() {
+	fabric_down
+	cable_up "$@" &&
+		device_up "$NS_A" "$DEV_A" "$IF_A" "$IP4_A" "$IP6_A" &&
+		device_up "$NS_B" "$DEV_B" "$IF_B" "$IP4_B" "$IP6_B"
+}
+
+# Remove what is there; never fails.
+fabric_down() {
+	local dev ns
+	for dev in "$DEV_A" "$DEV_B"; do
+		if have_device "$dev"; then link_del "$dev"; fi
+	done
+	for ns in "$NS_A" "$NS_B"; do
+		if [[ -e /run/netns/$ns ]]; then ip netns del "$ns"; fi
+	done
+	return 0
+}
+
+# What the Python side needs to know, as NAME=VALUE lines.
+fabric_describe() {
+	local name
+	for name in NS_A NS_B IF_A IF_B DEV_A DEV_B IP4_A IP4_B IP6_A IP6_B; do
+		echo "$name=${!name}"
+	done
+}
+
+# Is the RoCE port open in a namespace?  usage: roce_port_open NAMESPACE
+roce_port_open() {
+	ip netns exec "$1" grep -qhE "^ *[0-9]+: [0-9A-F]+:$ROCE_PORT_HEX " /proc/net/udp /proc/net/udp6
+}

@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Two connected RDMA devices for the tests, in one process.
+
+The RDMA core is in its shared namespace mode, so one process can open the devices
+of both network namespaces (see net.sh for the picture) and hold both ends of a
+connection; whatever they exchange still crosses the veth pair.
+
+    with Fabric() as fabric, fabric.open("a") as a, fabric.open("b") as b, pair(a, b) as (qa, qb):
+        memory = b.region(4096)
+        qb.recv()
+        qa.write([a.region(64).sge()], memory.at(0), imm=0x12345678)
+        qa.sent(1); qb.received(1)
+"""
+
+import contextlib
+import dataclasses
+import enum
+import ipaddress
+import itertools
+import os
+import pathlib
+import random
+import select
+import socket
+import subprocess
+import time
+import typing
+
+import pyverbs.libibverbs_enums as e
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ, CompChannel
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
+
+from ktap import check
+
+LIB = pathlib.Path(__file__).resolve().parent
+
+
+def short(source, prefix):
+    """An enum of libibverbs without the prefix that each of its names bears."""
+    return enum.IntEnum(source.__name__, {m.name.removeprefix(prefix): m.value for m in source})
+
+
+STATUS = short(e.ibv_wc_status, "IBV_WC_")
+WC_OPCODE = short(e.ibv_wc_opcode, "IBV_WC_")
+WR = short(e.ibv_wr_opcode, "IBV_WR_")
+STATE = short(e.ibv_qp_state, "IBV_QPS_")
+ATTR = short(e.ibv_qp_attr_mask, "IBV_QP_")
+ACCESS = short(e.ibv_access_flags, "IBV_ACCESS_")
+SEND = short(e.ibv_send_flags, "IBV_SEND_")
+EVENT = short(e.ibv_event_type, "IBV_EVENT_")
+WITH_IMM = int(e.ibv_wc_flags.IBV_WC_WITH_IMM)
+
+ALL_ACCESS = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_ATOMIC
+PSN_MASK = 0xFFFFFF
+POLL_PAUSE = 0.0005
+
+
+# The network.
+
+
+def shell(function, *args, timeout=60):
+    """Run a function of net.sh; returns what it prints."""
+    script = f'set -e; . "{LIB}/net.sh"; {function} "$@"'
+    done = subprocess.run(
+        ["bash", "-c", script, "net", *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
+    )
+    check(done.returncode == 0, f"{function} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@dataclasses.dataclass
+class End:
+    """One end of the cable."""
+
+    device: str
+    netns: str
+    netdev: str
+    ip4: str
+    ip6: str
+
+    def run(self, *command, timeout=30):
+        """Run a command in the network namespace of this end."""
+        return subprocess.run(
+            ["ip", "netns", "exec", self.netns, *command], capture_output=True, text=True, timeout=timeout, check=True
+        ).stdout
+
+    def socket(self, *args):
+        """A socket that lives in the network namespace of this end."""
+        home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        there = os.open(f"/run/netns/{self.netns}", os.O_RDONLY)
+        try:
+            os.setns(there)
+            return socket.socket(*args)
+        finally:
+            os.setns(home)
+            os.close(there)
+            os.close(home)
+
+
+class Fabric:
+    """Both ends, up while the object is."""
+
+    def __init__(self, mtu=4200):
+        try:
+            shell("fabric_up", mtu)
+        except BaseException:
+            shell("fabric_down")
+            raise
+        names = dict(line.split("=", 1) for line in shell("fabric_describe").splitlines())
+        self.a, self.b = (
+            End(*(names[f"{what}_{side}"] for what in ("DEV", "NS", "IF", "IP4", "IP6"))) for side in "AB"
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shell("fabric_down")
+
+    def open(self, side, family=4):
+        """Open the device of one end for the GID of its address of a family."""
+        end = getattr(self, side)
+        return Device(end.device, end.ip4 if family == 4 else end.ip6)
+
+
+def gid_index(device, address):
+    """The index in a device's GID table of an IP address."""
+    wanted = ipaddress.ip_address(address)
+    if wanted.version == 4:
+        wanted = ipaddress.ip_address(f"::ffff:{address}")
+    gids = pathlib.Path(f"/sys/class/infiniband/{device}/ports/1/gids")
+    for index in range(16):
+        if ipaddress.ip_address((gids / str(index)).read_text().strip()) == wanted:
+            return index
+    raise AssertionError(f"{device} has no GID for {address}")
+
+
+# Memory.
+
+
+class Remote(typing.NamedTuple):
+    """A place in the memory of the peer."""
+
+    addr: int
+    rkey: int
+
+
+class Region:
+    """A registered piece of memory."""
+
+    def __init__(self, device, length, access=ALL_ACCESS):
+        self.mr = MR(device.pd, length, access)
+        self.length = length
+        self.fill(0, length)
+
+    def sge(self, offset=0, length=None):
+        """A scatter/gather entry of a part of it."""
+        return SGE(self.mr.buf + offset, self.length - offset if length is None else length, self.mr.lkey)
+
+    def at(self, offset=0):
+        """The address of a part of it, for the peer."""
+        return Remote(self.mr.buf + offset, self.mr.rkey)
+
+    def write(self, data, offset=0):
+        """Set its contents."""
+        check(offset + len(data) <= self.length, "test writes outside of its region")
+        self.mr.write(bytes(data), len(data), offset)
+
+    def fill(self, byte, length=None, offset=0):
+        """Set a part of it to one value."""
+        self.write(bytes([byte]) * (self.length - offset if length is None else length), offset)
+
+    def read(self, length, offset=0):
+        """Its contents."""
+        return self.mr.read(length, offset)
+
+    def word(self, offset=0):
+        """The 64-bit number at an offset, as the machine stores it."""
+        return int.from_bytes(self.read(8, offset), "little")
+
+    def set_word(self, value, offset=0):
+        """Store a 64-bit number."""
+        self.write(value.to_bytes(8, "little"), offset)
+
+    def close(self):
+        """Deregister."""
+        self.mr.close()
+
+
+# Devices and queue pairs.
+
+
+def event_files():
+    """The descriptors of this process for verbs events; pyverbs does not show the asynchronous one."""
+    return {fd for fd in map(int, os.listdir("/proc/self/fd")) if fd_target(fd) == "anon_inode:[infinibandevent]"}
+
+
+def fd_target(fd):
+    """What a descriptor is, or None if it is gone (as the one that listed the others is)."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:
+        return None
+
+
+class Device:
+    """An open device with a protection domain, and one of its GIDs."""
+
+    def __init__(self, name, address):
+        self.name = name
+        before = event_files()
+        self.ctx = Context(name=name)
+        (self.async_fd,) = event_files() - before
+        self.pd = PD(self.ctx)
+        self.gid_index = gid_index(name, address)
+        self.gid = self.ctx.query_gid(1, self.gid_index)
+
+    def region(self, length, access=ALL_ACCESS):
+        """Allocate and register memory."""
+        return Region(self, length, access)
+
+    def event(self, seconds=5):
+        """The next asynchronous event, or None if there is none in time."""
+        if not select.select([self.async_fd], [], [], seconds)[0]:
+            return None
+        event = self.ctx.get_async_event()
+        event.ack()
+        return EVENT(event.event_type)
+
+    def close(self):
+        """Close it with everything that was made on it."""
+        self.ctx.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Completion(typing.NamedTuple):
+    """A work completion with names for its numbers."""
+
+    wr_id: int
+    status: STATUS
+    opcode: int
+    byte_len: int
+    imm: int
+    flags: int
+    qp_num: int
+
+    @classmethod
+    def of(cls, wc):
+        """Translate one of pyverbs."""
+        opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
+        imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
+        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num)
+
+
+def poll_for(cq, count, seconds=20):
+    """Exactly `count` completions of a CQ, or an error that says how many came."""
+    found = []
+    deadline = time.monotonic() + seconds
+    while len(found) < count:
+        found += map(Completion.of, cq.poll(count - len(found))[1])
+        if len(found) < count:
+            check(time.monotonic() < deadline, f"{len(found)} of {count} completions after {seconds} s: {found[-3:]}")
+            time.sleep(POLL_PAUSE)
+    return found
+
+
+def expect_none(cq, seconds=0.2):
+    """Nothing (more) may complete."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        extra = [Completion.of(wc) for wc in cq.poll(16)[1]]
+        check(not extra, "unexpected completions:", extra)
+        time.sleep(POLL_PAUSE)
+
+
+def statuses(completions):
+    """The (wr_id, status) pairs."""
+    return [(c.wr_id, c.status) for c in completions]
+
+
+@dataclasses.dataclass(frozen=True)
+class RcAttr:
+    """What an RC QP is created and connected with."""
+
+    mtu: int = 1024
+    timeout: int = 14  # 67 ms
+    retry_cnt: int = 7
+    rnr_retry: int = 7
+    min_rnr_timer: int = 12  # 0.64 ms
+    rd_atomic: int = 8
+    access: int = ALL_ACCESS
+    send_wr: int = 64
+    recv_wr: int = 64
+    sge: int = 4
+    inline: int = 64
+    signal_all: bool = True
+
+    def with_(self, **changes):
+        """The same with some changes."""
+        return dataclasses.replace(self, **changes)
+
+
+class Peer(typing.NamedTuple):
+    """What one end must know about the other."""
+
+    gid: object
+    qp_num: int
+    psn: int
+
+
+MTU = {size: value for value, size in enumerate((256, 512, 1024, 2048, 4096), 1)}
+
+
+class RcQp:
+    """One end of a reliable connection.
+
+    Its work requests are numbered; the posting functions return the number.
+    """
+
+    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None)):
+        self.device, self.attr = device, attr
+        self.psn = random.getrandbits(24) if psn is None else psn
+        self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0])
+        self.recv_cq = CQ(device.ctx, attr.recv_wr + 16, channel=channels[1])
+        cap = QPCap(
+            max_send_wr=attr.send_wr,
+            max_recv_wr=attr.recv_wr,
+            max_send_sge=attr.sge,
+            max_recv_sge=attr.sge,
+            max_inline_data=attr.inline,
+        )
+        init = QPInitAttr(
+            qp_type=e.ibv_qp_type.IBV_QPT_RC, scq=self.send_cq, rcq=self.recv_cq, cap=cap, sq_sig_all=attr.signal_all
+        )
+        self.qp = QP(device.pd, init)
+        self.numbers = itertools.count(1)
+
+    # States.
+
+    @property
+    def peer(self):
+        """What the other end must know about this one."""
+        return Peer(self.device.gid, self.qp.qp_num, self.psn)
+
+    @property
+    def state(self):
+        """The state the kernel says the QP is in."""
+        return STATE(self.qp.query(ATTR.STATE)[0].qp_state)
+
+    def modify(self, mask, **values):
+        """ibv_modify_qp() with just the attributes named."""
+        attr = QPAttr()
+        for name, value in values.items():
+            setattr(attr, name, value)
+        self.qp.modify(attr, mask)
+
+    def go(self, state):
+        """A transition that needs no attributes (to RESET, ERR, SQD and back)."""
+        self.modify(ATTR.STATE, qp_state=state)
+
+    def to_init(self):
+        """RESET to INIT."""
+        self.modify(
+            ATTR.STATE | ATTR.PKEY_INDEX | ATTR.PORT | ATTR.ACCESS_FLAGS,
+            qp_state=STATE.INIT,
+            pkey_index=0,
+            port_num=1,
+            qp_access_flags=self.attr.access,
+        )
+
+    def path_to(self, gid):
+        """The address vector of a peer."""
+        route = GlobalRoute(dgid=gid, sgid_index=self.device.gid_index, hop_limit=64)
+        return AHAttr(port_num=1, is_global=1, gr=route)
+
+    def to_rtr(self, peer):
+        """INIT to RTR."""
+        mask = ATTR.STATE | ATTR.AV | ATTR.PATH_MTU | ATTR.DEST_QPN | ATTR.RQ_PSN
+        self.modify(
+            mask | ATTR.MAX_DEST_RD_ATOMIC | ATTR.MIN_RNR_TIMER,
+            qp_state=STATE.RTR,
+            ah_attr=self.path_to(peer.gid),
+            path_mtu=MTU[self.attr.mtu],
+            dest_qp_num=peer.qp_num,
+            rq_psn=peer.psn,
+            max_dest_rd_atomic=self.attr.rd_atomic,
+            min_rnr_timer=self.attr.min_rnr_timer,
+        )
+
+    def to_rts(self):
+        """RTR to RTS."""
+        mask = ATTR.STATE | ATTR.SQ_PSN | ATTR.TIMEOUT | ATTR.RETRY_CNT | ATTR.RNR_RETRY
+        self.modify(
+            mask | ATTR.MAX_QP_RD_ATOMIC,
+            qp_state=STATE.RTS,
+            sq_psn=self.psn,
+            timeout=self.attr.timeout,
+            retry_cnt=self.attr.retry_cnt,
+            rnr_retry=self.attr.rnr_retry,
+            max_rd_atomic=self.attr.rd_atomic,
+        )
+
+    def connect(self, peer):
+        """RESET to RTS."""
+        self.to_init()
+        self.to_rtr(peer)
+        self.to_rts()
+
+    # Work requests.
+
+    def post(self, opcode, sges, remote=None, imm=None, atomic=None, flags=SEND.SIGNALED):
+        """Post one send work request."""
+        number = next(self.numbers)
+        wire_imm = 0 if imm is None else socket.htonl(imm)
+        sges = sges or [SGE(0, 0, 0)]  # pyverbs wants one
+        wr = SendWR(number, opcode, len(sges), wire_imm, sges, flags)
+        if atomic:
+            wr.set_wr_atomic(remote.rkey, remote.addr, *atomic)
+        elif remote:
+            wr.set_wr_rdma(remote.rkey, remote.addr)
+        self.qp.post_send(wr)
+        return number
+
+    def send(self, sges, imm=None, flags=SEND.SIGNALED):
+        """SEND, or SEND with immediate."""
+        return self.post(WR.SEND if imm is None else WR.SEND_WITH_IMM, sges, imm=imm, flags=flags)
+
+    def write(self, sges, remote, imm=None, flags=SEND.SIGNALED):
+        """RDMA WRITE, or RDMA WRITE with immediate."""
+        opcode = WR.RDMA_WRITE if imm is None else WR.RDMA_WRITE_WITH_IMM
+        return self.post(opcode, sges, remote, imm=imm, flags=flags)
+
+    def read(self, sges, remote, flags=SEND.SIGNALED):
+        """RDMA READ."""
+        return self.post(WR.RDMA_READ, sges, remote, flags=flags)
+
+    def cmp_swp(self, sge, remote, compare, swap):
+        """Compare and swap."""
+        return self.post(WR.ATOMIC_CMP_AND_SWP, [sge], remote, atomic=(compare, swap))
+
+    def fetch_add(self, sge, remote, add):
+        """Fetch and add."""
+        return self.post(WR.ATOMIC_FETCH_AND_ADD, [sge], remote, atomic=(add,))
+
+    def recv(self, sges=()):
+        """Post one receive work request."""
+        number = next(self.numbers)
+        self.qp.post_recv(RecvWR(number, len(sges), list(sges)))
+        return number
+
+    # Completions.
+
+    def sent(self, count, seconds=20):
+        """The next completions of the send queue, all of which must be good."""
+        return good(poll_for(self.send_cq, count, seconds))
+
+    def received(self, count, seconds=20):
+        """The next completions of the receive queue, all of which must be good."""
+        return good(poll_for(self.recv_cq, count, seconds))
+
+    def close(self):
+        """Destroy it."""
+        self.qp.close()
+        self.send_cq.close()
+        self.recv_cq.close()
+
+
+def good(completions):
+    """Completions, after it was seen that none is an error."""
+    check(all(c.status == STATUS.SUCCESS for c in completions), "completed in error:", statuses(completions))
+    return completions
+
+
+@contextlib.contextmanager
+def pair(a, b, attr=RcAttr(), attr_b=None, **changes):
+    """Two connected RC QPs, of two devices or twice of the same one."""
+    attr = attr.with_(**changes)
+    qa, qb = RcQp(a, attr), RcQp(b, attr_b or attr)
+    try:
+        qa.connect(qb.peer)
+        qb.connect(qa.peer)
+        yield qa, qb
+    finally:
+        qa.close()
+        qb.close()
+
+
+@contextlib.contextmanager
+def refused(*errnos):
+    """What is done inside must fail with one of these error numbers."""
+    try:
+        yield
+    except PyverbsRDMAError as error:
+        check(error.error_code in errnos, f"refused with {os.strerror(error.error_code)}, wanted {errnos}")
+    else:
+        raise AssertionError("accepted, though it must be refused")
