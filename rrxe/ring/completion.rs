@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queue: the kernel produces, user space consumes.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rrxe_proto::{
+    status::{
+        WcOpcode,
+        WcStatus, //
+    },
+    Imm,
+    Key,
+    Qpn, //
+};
+use zerocopy::transmute;
+
+use crate::kapi::shmem::MmapTable;
+
+use super::{
+    abi::{
+        wc_flags,
+        MmInfo,
+        UverbsWc, //
+    },
+    element::Element,
+    index::Geometry,
+    shared::SharedRing, //
+};
+
+/// Bytes of an element: room for a completion, and never less than the user library expects.
+const ELEMENT: usize = 64;
+
+/// Words of a completion.
+const WC_WORDS: usize = size_of::<UverbsWc>() / size_of::<u64>();
+
+/// Words of an element.
+const ELEMENT_WORDS: usize = ELEMENT / size_of::<u64>();
+
+/// Four bytes that a completion may carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WcExtra {
+    /// Immediate data.
+    Imm(Imm),
+    /// The key that was invalidated.
+    Invalidated(Key),
+}
+
+/// A work completion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wc {
+    /// The user's name for the request.
+    pub(crate) wr_id: u64,
+    /// How the request ended.
+    pub(crate) status: WcStatus,
+    /// What it was.
+    pub(crate) opcode: WcOpcode,
+    /// The local queue pair.
+    pub(crate) qpn: Qpn,
+    /// Bytes of the message.
+    pub(crate) byte_len: u32,
+    /// Immediate data or an invalidated key.
+    pub(crate) extra: Option<WcExtra>,
+    /// Whether it wakes who waits for solicited completions. Errors always do.
+    pub(crate) solicited: bool,
+    /// Where a datagram came from.
+    pub(crate) datagram: Option<Datagram>,
+}
+
+/// What the completion of a received datagram says besides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram {
+    /// The sender.
+    pub(crate) src_qp: Qpn,
+    /// Index of the partition key.
+    pub(crate) pkey_index: u16,
+    /// Service level.
+    pub(crate) sl: u8,
+}
+
+impl Wc {
+    /// Number of a device's only port.
+    const PORT: u8 = 1;
+
+    /// A completion that tells no more than how a request ended.
+    pub(crate) const fn new(wr_id: u64, opcode: WcOpcode, status: WcStatus, qpn: Qpn) -> Self {
+        Self {
+            wr_id,
+            status,
+            opcode,
+            qpn,
+            byte_len: 0,
+            extra: None,
+            solicited: false,
+            datagram: None,
+        }
+    }
+
+    /// Whether it wakes who waits for solicited completions.
+    pub(crate) fn is_solicited(&self) -> bool {
+        self.solicited || self.status != WcStatus::Success
+    }
+
+    /// What user space reads.
+    fn to_words(self) -> [u64; WC_WORDS] {
+        let (extra_flags, ex) = match self.extra {
+            None => (0, [0; 4]),
+            Some(WcExtra::Imm(Imm(bytes))) => (wc_flags::WITH_IMM, bytes),
+            Some(WcExtra::Invalidated(key)) => (wc_flags::WITH_INVALIDATE, key.0.to_ne_bytes()),
+        };
+        let datagram_flags = self.datagram.map_or(0, |_| wc_flags::GRH);
+        let wc = UverbsWc {
+            wr_id: self.wr_id,
+            status: self.status.code(),
+            opcode: self.opcode.code(),
+            vendor_err: 0,
+            byte_len: self.byte_len,
+            ex,
+            qp_num: self.qpn.get(),
+            src_qp: self.datagram.map_or(0, |datagram| datagram.src_qp.get()),
+            wc_flags: extra_flags | datagram_flags,
+            pkey_index: self.datagram.map_or(0, |datagram| datagram.pkey_index),
+            slid: 0,
+            sl: self.datagram.map_or(0, |datagram| datagram.sl),
+            dlid_path_bits: 0,
+            port_num: Self::PORT,
+            reserved: 0,
+        };
+        transmute!(wc)
+    }
+}
+
+/// There is no room for a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// A completion queue in memory shared with user space.
+///
+/// The index in `producer` is the one that counts; what user space writes over the shared one goes
+/// unnoticed.
+pub(crate) struct CompletionRing {
+    ring: SharedRing,
+    /// Index of the next completion to write.
+    producer: u32,
+}
+
+impl CompletionRing {
+    /// Makes a queue for at least `entries` completions, to be mapped by the owner of `table`. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`; and those of
+    /// [`Offer::new`](crate::kapi::shmem::Offer::new).
+    pub(crate) fn new(table: &Arc<MmapTable>, entries: u32) -> Result<Self> {
+        let geometry = Geometry::new(entries, ELEMENT).ok_or(EINVAL)?;
+        Ok(Self {
+            ring: SharedRing::new(table, geometry)?,
+            producer: 0,
+        })
+    }
+
+    /// How many completions the queue really holds: at least as many as were asked for.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.ring.geometry().capacity()
+    }
+
+    /// How user space maps the queue.
+    pub(crate) fn mm_info(&self) -> MmInfo {
+        self.ring.mm_info()
+    }
+
+    /// How many completions user space has not polled, as far as is known now.
+    pub(crate) fn pending(&self) -> u32 {
+        let geometry = self.ring.geometry();
+        geometry.distance(self.ring.consumer(), self.producer)
+    }
+
+    /// Appends a completion. User space sees it at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if user space has not polled enough.
+    pub(crate) fn push(&mut self, wc: Wc) -> Result<(), Full> {
+        self.push_words(&wc.to_words())
+    }
+
+    /// Copies what user space has not polled yet from `old`, the queue that this one is to replace.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if this queue is too small. It is of no use then.
+    pub(crate) fn take_over(&mut self, old: &Self) -> Result<(), Full> {
+        let consumer = old.ring.consumer();
+        for distance in 0..old.ring.geometry().distance(consumer, old.producer) {
+            let slot = old.ring.slot(consumer.wrapping_add(distance));
+            self.push_words(&slot.words::<ELEMENT_WORDS>(0))?;
+        }
+        Ok(())
+    }
+
+    fn push_words(&mut self, words: &[u64]) -> Result<(), Full> {
+        let geometry = self.ring.geometry();
+        if geometry.is_full(self.producer, self.ring.consumer()) {
+            return Err(Full);
+        }
+        self.ring.slot(self.producer).write(words);
+        self.producer = geometry.masked(self.producer.wrapping_add(1));
+        self.ring.publish_producer(self.producer);
+        Ok(())
+    }
+}
