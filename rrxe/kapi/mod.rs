@@ -6,3 +6,10 @@
 //! names the raw [`bindings`].
 
 mod bindings;
+pub(crate) mod crc;
+mod gfp;
+pub(crate) mod mem;
+pub(crate) mod net;
+pub(crate) mod sync;
+pub(crate) mod time;
+pub(crate) mod work;

@@ -94,12 +94,6 @@ impl Bth {
         Psn::truncate(from_be24(self.psn))
     }
 
-    /// The header with the bits that the ICRC leaves out set to ones.
-    pub(crate) const fn masked(mut self) -> Self {
-        self.ecn = 0xff;
-        self
-    }
-
     /// The header of a packet that ends with `pad` bytes. Bits that mean nothing in a packet of
     /// this opcode are left 0.
     pub(crate) fn new(spec: &HeaderSpec, pad: u8) -> Self {

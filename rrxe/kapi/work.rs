@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work that is done later, in a thread: what may sleep, and what exceeded a budget.
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+//!
+//! `kernel::workqueue` has no queues of one's own and cannot cancel or flush; besides, its items
+//! hold a reference to what contains them. Here, as in [`crate::kapi::time::timer`], an item owns
+//! what it needs.
+
+use crate::kapi::bindings as b;
+use core::{marker::PhantomPinned, ptr::NonNull};
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::LockClassKey,
+    types::Opaque,
+};
+
+/// A queue of its own, whose work runs on any CPU, many items at once.
+///
+/// # Invariants
+///
+/// `queue` is a valid workqueue owned by this object.
+pub(crate) struct WorkQueue {
+    queue: NonNull<b::workqueue_struct>,
+}
+
+// SAFETY: A workqueue may be used and destroyed by any thread.
+unsafe impl Send for WorkQueue {}
+
+// SAFETY: The operations on a workqueue synchronise themselves.
+unsafe impl Sync for WorkQueue {}
+
+impl WorkQueue {
+    /// Makes an unbound queue called `name` that goes on under memory pressure.
+    ///
+    /// Process context, may sleep. `ENOMEM` when out of memory.
+    pub(crate) fn new_unbound(name: &'static CStr) -> Result<Self> {
+        // SAFETY: The format takes one string, and one is given.
+        let queue = unsafe {
+            b::alloc_workqueue_noprof(
+                c"%s".as_ptr(),
+                b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM,
+                0,
+                name.as_ptr(),
+            )
+        };
+        // INVARIANT: The queue was just made for us.
+        Ok(Self {
+            queue: NonNull::new(queue).ok_or(ENOMEM)?,
+        })
+    }
+
+    /// Has `work` run once, soon. `false` if it is queued already and does not run yet. Any context.
+    ///
+    /// Everything that was written before is seen by the run that follows, also in the `false` case.
+    pub(crate) fn enqueue<T: Run>(&self, work: &Work<T>) -> bool {
+        // SAFETY: Both are initialised. The work's drop waits until it is neither queued nor running.
+        unsafe { b::helpers::queue_work(self.queue.as_ptr(), work.work.get()) }
+    }
+
+    /// Waits for all work that was queued before. Process context, sleeps.
+    pub(crate) fn flush(&self) {
+        // SAFETY: By the type invariant the queue is valid.
+        unsafe { b::helpers::flush_workqueue(self.queue.as_ptr()) };
+    }
+}
+
+impl Drop for WorkQueue {
+    /// Waits for what is queued. Process context, sleeps.
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the queue is ours.
+        unsafe { b::destroy_workqueue(self.queue.as_ptr()) };
+    }
+}
+
+/// What a [`Work`] does.
+pub(crate) trait Run: Send + Sync + 'static {
+    /// Called in process context, for one thread at a time; may sleep.
+    ///
+    /// Must not drop the last reference to what holds the work: that waits for this very call.
+    fn run(&self);
+}
+
+/// A piece of work that can be put on a [`WorkQueue`] again and again.
+///
+/// The target must not own what contains the work, as with [`Timer`](crate::kapi::time::Timer).
+/// Dropping cancels it and waits for a run that goes on.
+///
+/// # Invariants
+///
+/// `work` is an initialised `work_struct` in the middle of a pinned `Work<T>`, whose function is
+/// [`Work::<T>::call`].
+#[pin_data(PinnedDrop)]
+pub(crate) struct Work<T: Run> {
+    #[pin]
+    work: Opaque<b::work_struct>,
+    target: T,
+    #[pin]
+    _pin: PhantomPinned,
+}
+
+// SAFETY: Work is not bound to a thread, and `T` is `Send`.
+unsafe impl<T: Run> Send for Work<T> {}
+
+// SAFETY: The operations on a `work_struct` are atomic, and `T` is `Sync`.
+unsafe impl<T: Run> Sync for Work<T> {}
+
+impl<T: Run> Work<T> {
+    /// An initialiser of work that is not queued. See [`new_work!`].
+    pub(crate) fn new(
+        target: T,
+        name: &'static CStr,
+        key: Pin<&'static LockClassKey>,
+    ) -> impl PinInit<Self> {
+        // INVARIANT: The work is initialised, with that function.
+        pin_init!(Self {
+            work <- Opaque::ffi_init(|slot| {
+                // SAFETY: `slot` is valid for writes and pinned from now on; name and key are static.
+                unsafe {
+                    b::init_work_with_key(slot, Some(Self::call), false, name.as_ptr(), key.as_ptr())
+                }
+            }),
+            target,
+            _pin: PhantomPinned,
+        })
+    }
+
+    /// Takes the work off its queue, or waits for the run that goes on. Process context, sleeps; not
+    /// from the run itself.
+    ///
+    /// Others may queue it again afterwards: prevent that first.
+    pub(crate) fn cancel(&self) {
+        // SAFETY: By the type invariant the work is initialised.
+        unsafe { b::cancel_work_sync(self.work.get()) };
+    }
+
+    /// Waits for the last run that was asked for. Process context, sleeps; not from the run itself.
+    pub(crate) fn flush(&self) {
+        // SAFETY: By the type invariant the work is initialised.
+        unsafe { b::flush_work(self.work.get()) };
+    }
+
+    /// What the work calls.
+    pub(crate) fn target(&self) -> &T {
+        &self.target
+    }
+
+    /// The function of the C work.
+    ///
+    /// # Safety
+    ///
+    /// To be called for the C work of a [`Work`] of this type only.
+    unsafe extern "C" fn call(work: *mut b::work_struct) {
+        let opaque = Opaque::cast_from(work);
+        // SAFETY: By the type invariant the C work is this field of a `Work`.
+        let this = unsafe { kernel::container_of!(opaque, Self, work) };
+        // SAFETY: The drop of the `Work` waits for this call, so it is alive; only `&self` methods
+        // are called meanwhile.
+        let target = unsafe { &(*this).target };
+        target.run();
+    }
+}
+
+#[pinned_drop]
+impl<T: Run> PinnedDrop for Work<T> {
+    fn drop(self: Pin<&mut Self>) {
+        self.cancel();
+    }
+}
+
+/// Creates an initialiser of a [`Work`] with the target given.
+macro_rules! new_work {
+    ($target:expr $(, $name:literal)? $(,)?) => {
+        $crate::kapi::work::Work::new(
+            $target,
+            ::kernel::optional_name!($($name)?),
+            ::kernel::static_lock_class!(),
+        )
+    };
+}
+pub(crate) use new_work;
