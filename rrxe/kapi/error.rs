@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Error codes that `kernel::error::code` lacks.
+
+use crate::kapi::bindings as b;
+use core::ffi::c_int;
+use kernel::error::Error;
+
+/// Operation not supported by this kind of object.
+pub(crate) fn eopnotsupp() -> Error {
+    Error::from_errno(-(b::EOPNOTSUPP as c_int))
+}
