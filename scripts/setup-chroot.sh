@@ -17,6 +17,9 @@ wanted_packages() { sed -E 's/#.*//; /^\s*$/d' "$HERE/chroot-packages.txt"; }
 # What the chroot must hold: compared with the stamp to see if there is work to do.
 wanted_state() { echo "kernel=$RRXE_KERNEL"; wanted_packages; }
 
+# shellcheck disable=SC2016 # apt expands it
+apt_archives() { apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' | awk '!seen[$0]++'; }
+
 # The first archive of this machine's apt sources that serves the suite.
 find_mirror() {
 	local uri probe
@@ -28,7 +31,7 @@ find_mirror() {
 			echo "$uri"
 			return
 		fi
-	done < <(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' | awk '!seen[$0]++')
+	done < <(apt_archives)
 	rm -f "$probe"
 	die "no apt source of this machine serves Debian $RRXE_SUITE: set RRXE_MIRROR to an archive that does"
 }
@@ -70,7 +73,7 @@ bootstrap() {
 # apt inside the chroot uses this machine's name service and certificates.
 apt_in_chroot() {
 	cp -L /etc/resolv.conf "$CHROOT/etc/resolv.conf" 2>/dev/null || true
-	"$HERE/in-chroot.sh" env DEBIAN_FRONTEND=noninteractive INITRD=No apt-get -qq -y "$@"
+	"$HERE/in-chroot.sh" env DEBIAN_FRONTEND=noninteractive INITRD=No apt-get -qq -y -o Dpkg::Use-Pty=0 "$@" > /dev/null
 }
 
 # The releases on offer, oldest first (not the real-time and cloud flavours).
@@ -86,7 +89,7 @@ install_kernel() {
 	local offered release series wanted=() p
 	offered=$(offered_kernels)
 	release=$(pick_kernel <<<"$offered") ||
-		die "Debian $RRXE_SUITE offers no kernel '$RRXE_KERNEL'; RRXE_KERNEL may be one of:" $offered
+		die "Debian $RRXE_SUITE offers no kernel '$RRXE_KERNEL'; RRXE_KERNEL may be one of: ${offered//$'\n'/ }"
 	series=$(cut -d. -f1,2 <<<"$release")
 	say "kernel $release"
 	# The split packages hold the image and the modules without asking for an initramfs generator.
@@ -96,6 +99,19 @@ install_kernel() {
 	[[ " ${wanted[*]} " == *" linux-binary-"* ]] || wanted+=("linux-image-$release")
 	apt_in_chroot install --no-install-recommends "${wanted[@]}"
 	echo "$release" > "$CHROOT/.rrxe-kernel"
+}
+
+# Cargo takes crates from the distribution's packages, so that it needs no network.
+configure_cargo() {
+	mkdir -p "$CHROOT/root/.cargo"
+	cat > "$CHROOT/root/.cargo/config.toml" <<-END
+		[source.crates-io]
+		replace-with = "distribution"
+		[source.distribution]
+		directory = "/usr/share/cargo/registry"
+		[net]
+		offline = true
+	END
 }
 
 complete() {
@@ -108,6 +124,7 @@ complete() {
 	# shellcheck disable=SC2046
 	apt_in_chroot install --no-install-recommends $(wanted_packages)
 	install_kernel
+	configure_cargo
 	rm -f "$CHROOT"/var/cache/apt/archives/*.deb
 	wanted_state > "$STAMP.new"
 	mv "$STAMP.new" "$STAMP"

@@ -42,9 +42,10 @@ SMP=${SMP:-2}
 ACCEL=${ACCEL:-$("$HERE/vm-accel.sh")}
 
 # A CPU with fast CRC32, but without ERMS: under emulation that makes copies slow.
+# Without RDRAND the kernel would spin for seconds to gather entropy.
 case $ACCEL in
 kvm) CPU=${CPU:-host} ;;
-*) CPU=${CPU:-qemu64,+pclmulqdq,+ssse3,+sse4.1,+sse4.2} ;;
+*) CPU=${CPU:-qemu64,+pclmulqdq,+ssse3,+sse4.1,+sse4.2,+rdrand} ;;
 esac
 
 results() {
@@ -83,16 +84,15 @@ boot() {
 		-machine q35 -cpu "$CPU" -m "$MEM"
 		-kernel "$guest/vmlinux" -initrd "$result/initrd" -append "$append"
 		-serial "file:$result/console.log"
-		-chardev stdio,id=command,signal=off -serial chardev:command
+		-chardev "stdio,id=command,signal=off" -serial chardev:command
 		-virtfs "local,path=$result/out,mount_tag=out,security_model=none,multidevs=remap"
-		-device virtio-rng-pci
-		-device isa-debug-exit,iobase=0xf4,iosize=4)
+		-device "isa-debug-exit,iobase=0xf4,iosize=4")
 	if [[ -n ${ICOUNT:-} ]]; then
-		qemu+=(-accel tcg,thread=single -icount shift=0,sleep=off -smp 1 -rtc clock=vm)
+		qemu+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -smp 1 -rtc clock=vm -seed 1)
 	else
 		case $ACCEL in
 		kvm) qemu+=(-accel kvm -smp "$SMP") ;;
-		*) qemu+=(-accel tcg,thread=multi -smp "$SMP") ;;
+		*) qemu+=(-accel "tcg,thread=multi" -smp "$SMP") ;;
 		esac
 	fi
 	timeout -k 5 $((TMO + ${BOOT_TMO:-120})) "$HERE/in-chroot.sh" "${qemu[@]}" < /dev/null | tee "$result/output.log"

@@ -27,7 +27,7 @@ for path in link loop; do
 	add $path 6 ibv_rc_pingpong -n 50 -s 4096 -m 1024 -e
 	add $path 4 ib_send_bw -m 1024 -s 8192 -n 50
 	add $path 6 ib_send_bw -m 4096 -s 65536 -n 20 -b
-	add $path 4 ib_send_bw -m 4096 -s 2048 -n 50 -e
+	add $path 4 ib_send_bw -m 4096 -s 2048 -n 50 -e -q 2
 	add $path 4 ib_send_bw -m 1024 -s 1024 -n 50 -q 4
 	add $path 4 ib_write_bw -m 1024 -s 8192 -n 50 -q 4
 	add $path 6 ib_write_bw -m 4096 -s 65536 -n 20 -b
@@ -47,7 +47,7 @@ for path in link loop; do
 	add $path 6 ib_atomic_lat -n 50
 done
 add link 4 ib_write_bw -m 4096 -s 4194304 -n 5
-add link 4 ib_send_bw -m 1024 -a -n 5
+add link 6 ib_read_bw -m 1024 -s 1048576 -n 5
 
 fabric_up 4200 || { echo "Bail out! the network does not come up"; exit 1; }
 ktap_run traffic "$@"

@@ -11,7 +11,8 @@
 //! - Vocabulary: [`psn`], [`qpn`], [`key`], [`time`], [`timers`], [`mtu`], [`access`], [`status`].
 //! - Packets: [`opcode`] is the table every length is derived from, [`wire`] reads and writes the
 //!   headers, [`icrc`] masks what the invariant CRC leaves out.
-//! - Queue pairs: [`state`] says which attributes a transition needs and admits.
+//! - Queue pairs: [`state`] says which attributes a transition needs and admits, [`rc`] runs the
+//!   two sides of a reliable connection.
 
 // Kbuild adds `no_std` to every crate itself.
 #![cfg_attr(not(any(test, MODULE)), no_std)]
@@ -48,6 +49,7 @@ pub mod mtu;
 pub mod opcode;
 pub mod psn;
 pub mod qpn;
+pub mod rc;
 pub mod state;
 pub mod status;
 pub mod time;
@@ -56,10 +58,18 @@ pub mod wire;
 
 pub use crate::{
     access::Access,
-    key::{Imm, Key, Pkey, Qkey},
+    key::{
+        Imm,
+        Key,
+        Pkey,
+        Qkey, //
+    },
     mtu::PathMtu,
     opcode::Opcode,
-    psn::{Msn, Psn},
+    psn::{
+        Msn,
+        Psn, //
+    },
     qpn::Qpn,
     time::Instant, //
 };

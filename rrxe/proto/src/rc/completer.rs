@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The part of the send side that digests responses.
+
+use crate::{
+    opcode::Position,
+    psn::Psn,
+    rc::{
+        cursor::{byte_offset, Cursor},
+        request::{Answer, Operation, SendQueue},
+        requester::{Pause, Phase, Repeat, Requester},
+        response::{DropReason, Placement, Response},
+        retry::Exhausted, //
+    },
+    status::{NakCode, WcStatus},
+    time::Instant,
+    timers::RnrTimer,
+    wire::{Aeth, Syndrome}, //
+};
+
+/// How far an implied acknowledgement gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// To the PSN in question.
+    All,
+    /// To a READ or atomic before it whose own response is missing: an implied NAK.
+    Gap,
+}
+
+impl Requester {
+    /// Takes a response in.
+    pub fn on_response(
+        &mut self,
+        now: Instant,
+        response: &Response,
+        queue: &impl SendQueue,
+    ) -> Placement {
+        if self.phase == Phase::Flushing {
+            return Placement::Dropped(DropReason::Flushing);
+        }
+        let unacked = self.sent.offset_from(self.acked.psn);
+        if !response.psn().is_within(self.acked.psn, unacked) {
+            return Placement::Dropped(DropReason::Stale);
+        }
+        match *response {
+            Response::Ack { psn, aeth } => self.on_ack(now, psn, aeth, queue),
+            Response::Read {
+                psn,
+                position,
+                aeth,
+                len,
+            } => {
+                let (at, reach) = self.walk(psn, queue);
+                if reach == Reach::Gap {
+                    return self.on_gap(now, at);
+                }
+                self.on_read(now, at, position, aeth, len, queue)
+            }
+            Response::Atomic {
+                psn,
+                aeth,
+                original,
+            } => {
+                let (at, reach) = self.walk(psn, queue);
+                if reach == Reach::Gap {
+                    return self.on_gap(now, at);
+                }
+                self.on_atomic(now, at, aeth, original, queue)
+            }
+        }
+    }
+
+    /// Goes from the oldest unacknowledged packet towards the PSN `to`, which has been sent.
+    ///
+    /// A response to a request acknowledges all SENDs and WRITEs before it, but no READ and no
+    /// atomic (PROTOCOL rule 8).
+    fn walk(&self, to: Psn, queue: &impl SendQueue) -> (Cursor, Reach) {
+        let mut at = self.acked;
+        while at.psn != to {
+            if at.wqe == self.begun {
+                return (at, Reach::Gap);
+            }
+            let request = queue.request(at.wqe);
+            if request.operation().answer() == Answer::Response {
+                return (at, Reach::Gap);
+            }
+            at.advance(request, self.mtu, to.offset_from(at.psn));
+        }
+        (at, Reach::All)
+    }
+
+    fn on_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth, queue: &impl SendQueue) -> Placement {
+        let to = match aeth.syndrome() {
+            Syndrome::Ack(_) => psn.next(),
+            Syndrome::RnrNak(_) | Syndrome::Nak(_) | Syndrome::Reserved(_) => psn,
+        };
+        let (at, reach) = self.walk(to, queue);
+        match (aeth.syndrome(), reach) {
+            (Syndrome::Ack(_), Reach::All) => self.progress(now, at),
+            (Syndrome::RnrNak(timer), Reach::All) => {
+                self.progress(now, at);
+                self.on_rnr_nak(now, timer);
+            }
+            (Syndrome::Nak(code), Reach::All) => {
+                self.progress(now, at);
+                self.on_nak(code);
+            }
+            // A READ that failed in the middle. The responder does not answer a retry.
+            (Syndrome::Nak(code), Reach::Gap) if self.covers(at, psn, queue) => {
+                self.progress(now, at);
+                self.on_nak(code);
+            }
+            (Syndrome::Ack(_) | Syndrome::RnrNak(_) | Syndrome::Nak(_), Reach::Gap) => {
+                return self.on_gap(now, at);
+            }
+            (Syndrome::Reserved(_), Reach::All) => {
+                self.fail(at.wqe, WcStatus::BadResponse);
+                return Placement::Dropped(DropReason::Malformed);
+            }
+            (Syndrome::Reserved(_), Reach::Gap) => {
+                return Placement::Dropped(DropReason::Malformed);
+            }
+        }
+        Placement::None
+    }
+
+    /// Whether `psn` is one of the request that `at` stands at.
+    fn covers(&self, at: Cursor, psn: Psn, queue: &impl SendQueue) -> bool {
+        let left = at.packets_left(queue.request(at.wqe), self.mtu);
+        psn.is_within(at.psn, left)
+    }
+
+    /// A response shows that those to the READ or atomic at `at` were lost.
+    fn on_gap(&mut self, now: Instant, at: Cursor) -> Placement {
+        self.progress(now, at);
+        self.ask_again();
+        Placement::Dropped(DropReason::Gap)
+    }
+
+    fn on_nak(&mut self, code: NakCode) {
+        match code.status() {
+            Some(status) => self.fail(self.acked.wqe, status),
+            None => self.ask_again(),
+        }
+    }
+
+    /// The oldest unacknowledged packet, or the response to it, was lost.
+    ///
+    /// If it has not been sent since sending went back to it, this is old news: a NAK in the wake
+    /// of an RNR NAK, for example, which must not use up retries.
+    fn ask_again(&mut self) {
+        if self.phase == Phase::Running && self.is_waiting() && self.repeat == Repeat::NotAsked {
+            self.retry();
+            self.repeat = Repeat::Asked;
+        }
+    }
+
+    fn on_rnr_nak(&mut self, now: Instant, timer: RnrTimer) {
+        if self.phase == Phase::Flushing || !self.is_waiting() {
+            return;
+        }
+        match self.rnr_retries.take(self.config.rnr_retry) {
+            Ok(()) => {
+                self.go_back();
+                self.repeat = Repeat::Asked;
+                self.pause = Some(Pause::Rnr(now.saturating_add(timer.duration())));
+            }
+            Err(Exhausted) => self.fail(self.acked.wqe, WcStatus::RnrRetryExceeded),
+        }
+    }
+
+    /// Takes in part `at.packet` of what was to be read.
+    fn on_read(
+        &mut self,
+        now: Instant,
+        at: Cursor,
+        position: Position,
+        aeth: Option<Aeth>,
+        len: u32,
+        queue: &impl SendQueue,
+    ) -> Placement {
+        let request = queue.request(at.wqe);
+        let is_read = matches!(request.operation(), Operation::Read { .. });
+        let is_last = at.packets_left(request, self.mtu) == 1;
+        // Where a READ was sent again from its middle, a responder may start the response anew or
+        // go on with the old one.
+        let fits = is_read
+            && len == self.mtu.payload_of(at.packet, request.len())
+            && position.ends() == is_last
+            && (position.starts() || at.packet != 0)
+            && aeth.is_none_or(is_ack);
+        if !fits {
+            return self.malformed(at);
+        }
+        let placement = Placement::Read {
+            wqe: at.wqe,
+            offset: byte_offset(at.packet, self.mtu),
+            len,
+        };
+        self.answered(now, at, queue);
+        placement
+    }
+
+    fn on_atomic(
+        &mut self,
+        now: Instant,
+        at: Cursor,
+        aeth: Aeth,
+        original: u64,
+        queue: &impl SendQueue,
+    ) -> Placement {
+        let is_atomic = matches!(
+            queue.request(at.wqe).operation(),
+            Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
+        );
+        if !is_atomic || !is_ack(aeth) {
+            return self.malformed(at);
+        }
+        self.answered(now, at, queue);
+        Placement::Atomic {
+            wqe: at.wqe,
+            original,
+        }
+    }
+
+    /// The response to the packet at `at` is there.
+    fn answered(&mut self, now: Instant, mut at: Cursor, queue: &impl SendQueue) {
+        at.advance(queue.request(at.wqe), self.mtu, 1);
+        self.progress(now, at);
+    }
+
+    /// The response to the packet at `at` cannot be one: the request fails, and what is before it
+    /// is not acknowledged thereby.
+    fn malformed(&mut self, at: Cursor) -> Placement {
+        self.fail(at.wqe, WcStatus::BadResponse);
+        Placement::Dropped(DropReason::Malformed)
+    }
+}
+
+/// Whether the syndrome is one that data may come with.
+fn is_ack(aeth: Aeth) -> bool {
+    matches!(aeth.syndrome(), Syndrome::Ack(_))
+}

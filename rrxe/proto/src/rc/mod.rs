@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reliable connections.
+//!
+//! The two sides of a queue pair share no state. [`Requester`] is the send side: it says which
+//! packets of which work request to send, and digests the responses. [`Responder`] is the receive
+//! side: it says what to do with a request, and which responses to send.
+//!
+//! Both are machines in the manner of `poll`: an event goes in (`on_*`, with the time if it
+//! matters), then the caller asks what there is to do (`poll_*`) until there is nothing. Storage
+//! of work requests and of responses to replay is the caller's.
+
+mod check;
+mod completer;
+mod cursor;
+mod plan;
+mod replay;
+mod reply;
+mod request;
+mod requester;
+mod responder;
+mod response;
+mod retry;
+mod saved;
+mod task;
+mod window;
+
+pub use self::{
+    plan::{RequestPacket, RequestPlan},
+    reply::{AtomicReply, ReadReply, ResponsePacket, ResponsePlan},
+    request::{Operation, Request, RequestFlags, SendQueue, WqeSeq},
+    requester::{Completion, Requester, SendConfig},
+    responder::{ReceiveConfig, Responder},
+    response::{DropReason, Placement, Response},
+    retry::RetryLimit,
+    saved::Saved,
+    task::{
+        Action,
+        AtomicOp,
+        Discard,
+        Done,
+        Event,
+        ExecError,
+        Failure,
+        ReceiveCompletion,
+        ReceiveSource,
+        Take,
+        Task,
+        TaskKind, //
+    },
+    window::Window, //
+};

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets of one request to be sent in a row.
+
+use crate::{
+    key::Pkey,
+    mtu::PathMtu,
+    opcode::Position,
+    psn::Psn,
+    qpn::Qpn,
+    rc::{
+        cursor::byte_offset,
+        request::{Operation, Request, WqeSeq}, //
+    },
+    wire::{AtomicEth, HeaderSpec, Kind, RcRequest, Reth, SendEnd, SendPart, WritePart},
+};
+
+/// Packets of one request to be sent in a row.
+///
+/// All but the last packet of a message carry a full path MTU of payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestPlan {
+    wqe: WqeSeq,
+    request: Request,
+    mtu: PathMtu,
+    psn: Psn,
+    first: u32,
+    count: u32,
+    ack_request: AckRequest,
+}
+
+/// Whether the last packet of a plan asks for an acknowledgement. No other does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AckRequest {
+    Yes,
+    No,
+}
+
+/// One packet of a [`RequestPlan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestPacket {
+    /// What the packet is.
+    pub kind: RcRequest,
+    /// Its PSN.
+    pub psn: Psn,
+    /// Where its payload starts in the message, in bytes.
+    pub offset: u32,
+    /// Bytes of payload.
+    pub len: u32,
+    /// AckReq.
+    pub ack_request: bool,
+    /// SE.
+    pub solicited: bool,
+}
+
+impl RequestPlan {
+    /// Packets `first` and following of `request`, `count` of them. A READ is one packet, and asks
+    /// for responses `first` and following to its end.
+    pub(super) fn new(
+        wqe: WqeSeq,
+        request: &Request,
+        mtu: PathMtu,
+        (first, psn): (u32, Psn),
+        count: u32,
+        ack_request: AckRequest,
+    ) -> Self {
+        Self {
+            wqe,
+            request: *request,
+            mtu,
+            psn,
+            first,
+            count,
+            ack_request,
+        }
+    }
+
+    /// The request.
+    pub fn wqe(&self) -> WqeSeq {
+        self.wqe
+    }
+
+    /// What it asks for.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The PSN of the first packet.
+    pub fn psn(&self) -> Psn {
+        self.psn
+    }
+
+    /// The index of the first packet in its message. Of a READ: of the response.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// Packets to send, at least one.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether its last packet asks for an acknowledgement.
+    pub(super) fn ack_request(&self) -> AckRequest {
+        self.ack_request
+    }
+
+    /// Where the payload of the plan starts in the message, in bytes.
+    pub fn offset(&self) -> u32 {
+        byte_offset(self.first, self.mtu)
+    }
+
+    /// Packet `index` of the plan, or `None` past its end.
+    pub fn packet(&self, index: u32) -> Option<RequestPacket> {
+        if index >= self.count {
+            return None;
+        }
+        let len = self.request.len();
+        let packet = self.first.saturating_add(index);
+        let offset = byte_offset(packet, self.mtu);
+        let position = Position::of(packet, self.mtu.packets(len));
+        let kind = match self.request.operation() {
+            Operation::Send => send(position, SendEnd::Plain),
+            Operation::SendImm(imm) => send(position, SendEnd::Imm(imm)),
+            Operation::SendInv(key) => send(position, SendEnd::Invalidate(key)),
+            Operation::Write { va, rkey } => {
+                RcRequest::Write(WritePart::new(position, Reth::new(va, rkey, len), None))
+            }
+            Operation::WriteImm { va, rkey, imm } => RcRequest::Write(WritePart::new(
+                position,
+                Reth::new(va, rkey, len),
+                Some(imm),
+            )),
+            // A READ that is sent again asks for no more than is missing.
+            Operation::Read { va, rkey } => RcRequest::Read(Reth::new(
+                va.wrapping_add(u64::from(offset)),
+                rkey,
+                len.saturating_sub(offset),
+            )),
+            Operation::CompareSwap {
+                va,
+                rkey,
+                compare,
+                swap,
+            } => RcRequest::CompareSwap(AtomicEth::compare_swap(va, rkey, compare, swap)),
+            Operation::FetchAdd { va, rkey, add } => {
+                RcRequest::FetchAdd(AtomicEth::fetch_add(va, rkey, add))
+            }
+        };
+        let payload = match kind {
+            RcRequest::Send(_) | RcRequest::Write(_) => self.mtu.payload_of(packet, len),
+            _ => 0,
+        };
+        Some(RequestPacket {
+            kind,
+            psn: self.psn.wrapping_add(index),
+            offset,
+            len: payload,
+            ack_request: self.ack_request == AckRequest::Yes
+                && index.saturating_add(1) == self.count,
+            solicited: self.request.flags().solicited && completes_receive(&kind),
+        })
+    }
+
+    /// The packets in the order of their PSNs.
+    pub fn packets(&self) -> impl Iterator<Item = RequestPacket> + '_ {
+        (0..self.count).filter_map(|index| self.packet(index))
+    }
+}
+
+impl RequestPacket {
+    /// All that the headers tell, in a packet to `dest_qp` in the partition `pkey`.
+    pub fn header(&self, dest_qp: Qpn, pkey: Pkey) -> HeaderSpec {
+        HeaderSpec {
+            pkey,
+            solicited: self.solicited,
+            ack_request: self.ack_request,
+            ..HeaderSpec::new(Kind::RcRequest(self.kind), dest_qp, self.psn)
+        }
+    }
+}
+
+fn send(position: Position, end: SendEnd) -> RcRequest {
+    RcRequest::Send(SendPart::new(position, end))
+}
+
+/// Whether a packet completes a receive work request: no other may carry SE.
+fn completes_receive(kind: &RcRequest) -> bool {
+    matches!(
+        kind,
+        RcRequest::Send(SendPart::Last(_) | SendPart::Only(_))
+            | RcRequest::Write(WritePart::Last(Some(_)) | WritePart::Only(_, Some(_)))
+    )
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send side of a reliable connection: what to send, when to send it again, what is done.
+//!
+//! [`completer`](super::completer) has the part that digests responses.
+
+use core::time::Duration;
+
+use crate::{
+    mtu::PathMtu,
+    psn::Psn,
+    rc::{
+        cursor::Cursor,
+        plan::{AckRequest, RequestPlan},
+        request::{Answer, Request, SendQueue, WqeSeq},
+        retry::{Exhausted, Retries, RetryLimit},
+        window::Window, //
+    },
+    status::WcStatus,
+    time::Instant,
+    timers::AckTimeout, //
+};
+
+/// Attributes of a send side that may change while it lives.
+#[derive(Clone, Copy, Debug)]
+pub struct SendConfig {
+    /// How long the oldest packet may go without an answer.
+    pub timeout: AckTimeout,
+    /// Retries after a lost packet before the request fails.
+    pub retry: RetryLimit,
+    /// Retries after an RNR NAK before the request fails.
+    pub rnr_retry: RetryLimit,
+    /// READs and atomics that may be on their way at a time.
+    pub max_rd_atomic: u8,
+    /// SENDs and WRITEs that may be on their way at a time.
+    pub window: Window,
+}
+
+/// A work request is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The request. Its storage is free.
+    pub wqe: WqeSeq,
+    /// How it ended. Anything but [`WcStatus::Success`] and [`WcStatus::WrFlush`] puts the queue
+    /// pair in the error state.
+    pub status: WcStatus,
+    /// Whether the consumer is told: success is told only if it asked for that.
+    pub reported: bool,
+}
+
+/// The send side of a reliable connection.
+///
+/// Work requests pass `head <= acked.wqe <= next.wqe <= begun <= tail`, each in this order and
+/// none twice: posted at `tail`, first sent at `begun`, sent (again) at `next`, acknowledged at
+/// `acked`, reported at `head`.
+///
+/// # Invariants
+///
+/// - `next` lies neither before `acked` nor past `sent`, and there are at most [`MAX_SPAN`] PSNs
+///   from `acked` to `sent`.
+/// - In [`Phase::Running`], if `failure` is set, `acked` has not reached it.
+#[derive(Debug)]
+pub struct Requester {
+    pub(super) mtu: PathMtu,
+    pub(super) config: SendConfig,
+    head: WqeSeq,
+    /// All that lies behind is done.
+    pub(super) acked: Cursor,
+    /// Where sending goes on.
+    pub(super) next: Cursor,
+    /// The PSN past the last one ever sent.
+    pub(super) sent: Psn,
+    /// The first request of which nothing was ever sent.
+    pub(super) begun: WqeSeq,
+    tail: WqeSeq,
+    /// Packets since one asked for an acknowledgement.
+    unasked: u32,
+    /// What [`unsent`](Self::unsent) goes back to.
+    undo: Option<Undo>,
+    pub(super) phase: Phase,
+    gate: Gate,
+    /// The first request that cannot succeed.
+    failure: Option<Failure>,
+    pub(super) pause: Option<Pause>,
+    /// When to give up waiting for the answer to the oldest packet.
+    ack_deadline: Option<Instant>,
+    pub(super) repeat: Repeat,
+    pub(super) retries: Retries,
+    pub(super) rnr_retries: Retries,
+}
+
+/// What happens to work requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// They are sent.
+    Running,
+    /// They are flushed.
+    Flushing,
+}
+
+/// Whether requests of which nothing was ever sent may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// The queue drains.
+    Shut,
+}
+
+/// A request that cannot succeed. Those before it still can, and are reported first.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    wqe: WqeSeq,
+    status: WcStatus,
+}
+
+/// Why nothing may be sent before an instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pause {
+    /// The responder has no receive work request.
+    Rnr(Instant),
+    /// The caller could not send.
+    Unsent(Instant),
+}
+
+/// Whether the oldest unacknowledged packet has been asked for again.
+///
+/// A responder tells of a gap once, and each response past a gap in the responses tells of it
+/// again. The first one counts; the others, until the packet is acknowledged or the timer expires,
+/// are either copies or of packets sent before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    NotAsked,
+    Asked,
+}
+
+/// The state before a plan, as far as it is undone if the plan's packets were not sent.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    next: Cursor,
+    sent: Psn,
+    begun: WqeSeq,
+    unasked: u32,
+}
+
+impl Requester {
+    /// A send side whose first packet has the PSN `sq_psn`.
+    pub fn new(mtu: PathMtu, sq_psn: Psn, config: SendConfig) -> Self {
+        let start = Cursor::start(sq_psn);
+        Self {
+            mtu,
+            config,
+            head: start.wqe,
+            acked: start,
+            next: start,
+            sent: start.psn,
+            begun: start.wqe,
+            tail: start.wqe,
+            unasked: 0,
+            undo: None,
+            phase: Phase::Running,
+            gate: Gate::Open,
+            failure: None,
+            pause: None,
+            ack_deadline: None,
+            repeat: Repeat::NotAsked,
+            retries: Retries::FULL,
+            rnr_retries: Retries::FULL,
+        }
+    }
+
+    /// Changes attributes. A timer that runs keeps its deadline.
+    pub fn set_config(&mut self, config: SendConfig) {
+        self.config = config;
+    }
+
+    /// The oldest request that is not reported.
+    pub fn head(&self) -> WqeSeq {
+        self.head
+    }
+
+    /// Where the caller stores the next request.
+    pub fn tail(&self) -> WqeSeq {
+        self.tail
+    }
+
+    /// Takes over the request that the caller has stored at [`tail`](Self::tail).
+    pub fn post(&mut self) {
+        self.tail = self.tail.next();
+    }
+
+    /// The next packets to send, at most `max_packets` of them, or `None` if there are none for
+    /// now.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_packets: u32,
+        queue: &impl SendQueue,
+    ) -> Option<RequestPlan> {
+        if self.phase == Phase::Flushing || self.pause.is_some() || max_packets == 0 {
+            return None;
+        }
+        let wqe = self.next.wqe;
+        if !wqe.is_before(self.sendable()) {
+            return None;
+        }
+        let request = queue.request(wqe);
+        let (count, ack_request) = match request.operation().answer() {
+            Answer::Acknowledge => self.plan_message(request, max_packets)?,
+            Answer::Response => self.plan_demand(request)?,
+        };
+        let from = (self.next.packet, self.next.psn);
+        let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request);
+        self.sending(now, request, &plan);
+        Some(plan)
+    }
+
+    /// Takes back the packets of the last plan from the PSN `psn` on, which the caller could not
+    /// send. They are offered again shortly, which is no retry.
+    ///
+    /// Only the call that follows [`poll_transmit`](Self::poll_transmit) has an effect.
+    pub fn unsent(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
+        let Some(undo) = self.undo.take() else {
+            return;
+        };
+        let count = psn.offset_from(undo.next.psn);
+        if count >= self.next.psn.offset_from(undo.next.psn) {
+            return;
+        }
+        self.next = undo.next;
+        self.sent = undo.sent;
+        if count == 0 {
+            self.begun = undo.begun;
+        } else {
+            let request = queue.request(self.next.wqe);
+            self.next.advance(request, self.mtu, count);
+            self.note_sent();
+        }
+        if !self.is_waiting() {
+            self.ack_deadline = None;
+        }
+        self.unasked = undo.unasked.saturating_add(count);
+        self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
+    }
+
+    /// Has `wqe` complete with `status`, for a reason that the responder knows nothing of, when
+    /// all before it have completed. Nothing after it is sent any more.
+    pub fn fail(&mut self, wqe: WqeSeq, status: WcStatus) {
+        let known = !wqe.is_before(self.head) && wqe.is_before(self.tail);
+        let first = self
+            .failure
+            .is_none_or(|failure| wqe.is_before(failure.wqe));
+        if known && first {
+            self.failure = Some(Failure { wqe, status });
+            self.settle();
+        }
+    }
+
+    /// The next request that is done, in the order of posting.
+    pub fn poll_completion(&mut self, queue: &impl SendQueue) -> Option<Completion> {
+        let wqe = self.head;
+        if wqe == self.tail {
+            return None;
+        }
+        let status = match self.failure {
+            Some(failure) if failure.wqe == wqe => {
+                self.enter_error();
+                failure.status
+            }
+            Some(failure) if failure.wqe.is_before(wqe) => WcStatus::WrFlush,
+            _ if wqe.is_before(self.acked.wqe) => WcStatus::Success,
+            _ if self.phase == Phase::Flushing => WcStatus::WrFlush,
+            _ => return None,
+        };
+        self.head = wqe.next();
+        Some(Completion {
+            wqe,
+            status,
+            reported: status != WcStatus::Success || queue.request(wqe).flags().signaled,
+        })
+    }
+
+    /// When to call [`on_timeout`](Self::on_timeout), unless something happens before.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let pause = match self.pause {
+            Some(Pause::Rnr(until) | Pause::Unsent(until)) => Some(until),
+            None => None,
+        };
+        match (pause, self.ack_deadline) {
+            (Some(pause), Some(ack)) => Some(pause.min(ack)),
+            (pause, ack) => pause.or(ack),
+        }
+    }
+
+    /// Does what is due at `now`. A call that comes early is harmless.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if let Some(Pause::Rnr(until) | Pause::Unsent(until)) = self.pause {
+            if until <= now {
+                self.pause = None;
+            }
+        }
+        if self.ack_deadline.is_some_and(|deadline| deadline <= now) {
+            self.repeat = Repeat::NotAsked;
+            self.retry();
+        }
+    }
+
+    /// Lets messages that have begun finish, and no other begin.
+    pub fn drain(&mut self) {
+        self.gate = Gate::Shut;
+    }
+
+    /// Ends what [`drain`](Self::drain) began.
+    pub fn resume(&mut self) {
+        self.gate = Gate::Open;
+    }
+
+    /// Whether the queue drains and nothing of it is on its way.
+    pub fn is_drained(&self) -> bool {
+        self.gate == Gate::Shut && (self.phase == Phase::Flushing || self.acked.wqe == self.begun)
+    }
+
+    /// Flushes all that is not done, and all that is posted from now on.
+    pub fn enter_error(&mut self) {
+        self.phase = Phase::Flushing;
+        self.pause = None;
+        self.ack_deadline = None;
+        self.undo = None;
+    }
+
+    /// The first request that nothing is sent of, for now.
+    fn sendable(&self) -> WqeSeq {
+        let end = match self.gate {
+            Gate::Open => self.tail,
+            Gate::Shut => self.begun,
+        };
+        match self.failure {
+            Some(failure) if failure.wqe.is_before(end) => failure.wqe,
+            _ => end,
+        }
+    }
+
+    /// How many packets of a SEND or WRITE to send.
+    fn plan_message(&self, request: &Request, max_packets: u32) -> Option<(u32, AckRequest)> {
+        let mtu = self.mtu;
+        let left = self.next.packets_left(request, mtu);
+        let in_flight = self.next.load.since(self.acked.load);
+        if self.is_fenced(request) {
+            return None;
+        }
+        let window = self.config.window;
+        let bytes_left = self.next.bytes_left(request, mtu);
+        let mut end = window
+            .room(in_flight, left, bytes_left, mtu)
+            .min(self.span_left())
+            .min(left)
+            .min(window.quarter(mtu).saturating_sub(self.unasked).max(1));
+        // What is sent again ends with a packet that asks whether it has arrived.
+        let again = self.sent.offset_from(self.next.psn);
+        if again != 0 {
+            end = end.min(again);
+        }
+        match end.min(max_packets) {
+            0 => None,
+            count if count == end => Some((count, AckRequest::Yes)),
+            count => Some((count, AckRequest::No)),
+        }
+    }
+
+    /// Whether to send a READ or atomic.
+    fn plan_demand(&mut self, request: &Request) -> Option<(u32, AckRequest)> {
+        if self.config.max_rd_atomic == 0 {
+            self.fail(self.next.wqe, WcStatus::LocalQpOperation);
+            return None;
+        }
+        let in_flight = self.next.load.since(self.acked.load).responses;
+        let may_begin = in_flight < u32::from(self.config.max_rd_atomic)
+            && !self.is_fenced(request)
+            && self.next.packets_left(request, self.mtu) <= self.span_left();
+        may_begin.then_some((1, AckRequest::Yes))
+    }
+
+    /// Whether the request waits for READs and atomics ahead of it.
+    fn is_fenced(&self, request: &Request) -> bool {
+        request.flags().fence && self.next.load.since(self.acked.load).responses != 0
+    }
+
+    /// PSNs that may be used before some are acknowledged.
+    fn span_left(&self) -> u32 {
+        MAX_SPAN.saturating_sub(self.next.psn.offset_from(self.acked.psn))
+    }
+
+    /// Takes note that `plan` is being sent.
+    fn sending(&mut self, now: Instant, request: &Request, plan: &RequestPlan) {
+        self.undo = Some(Undo {
+            next: self.next,
+            sent: self.sent,
+            begun: self.begun,
+            unasked: self.unasked,
+        });
+        if self.next.wqe == self.begun {
+            self.begun = self.begun.next();
+        }
+        let psns = match request.operation().answer() {
+            Answer::Acknowledge => plan.count(),
+            Answer::Response => self.next.packets_left(request, self.mtu),
+        };
+        self.next.advance(request, self.mtu, psns);
+        self.note_sent();
+        self.unasked = match plan.ack_request() {
+            AckRequest::Yes => 0,
+            AckRequest::No => self.unasked.saturating_add(plan.count()),
+        };
+        if self.ack_deadline.is_none() {
+            self.arm(now);
+        }
+    }
+
+    /// Raises `sent` to `next`.
+    fn note_sent(&mut self) {
+        let sent = self.sent.offset_from(self.acked.psn);
+        if self.next.psn.offset_from(self.acked.psn) > sent {
+            self.sent = self.next.psn;
+        }
+    }
+
+    /// Starts the wait for an answer to the oldest packet, if there is one.
+    pub(super) fn arm(&mut self, now: Instant) {
+        self.ack_deadline = match self.config.timeout.duration() {
+            Some(timeout) if self.is_waiting() => Some(now.saturating_add(timeout)),
+            _ => None,
+        };
+    }
+
+    /// Whether something on its way awaits an answer.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.next.psn != self.acked.psn
+    }
+
+    /// Has all be sent again that is not acknowledged.
+    pub(super) fn go_back(&mut self) {
+        self.next = self.acked;
+        self.unasked = 0;
+        self.undo = None;
+        self.ack_deadline = None;
+    }
+
+    /// Goes back because a packet was lost, if that is still allowed.
+    pub(super) fn retry(&mut self) {
+        match self.retries.take(self.config.retry) {
+            Ok(()) => self.go_back(),
+            Err(Exhausted) => self.fail(self.acked.wqe, WcStatus::RetryExceeded),
+        }
+    }
+
+    /// All before `to` is done.
+    pub(super) fn progress(&mut self, now: Instant, to: Cursor) {
+        let done = to.psn.offset_from(self.acked.psn);
+        if done == 0 {
+            return;
+        }
+        if self.next.psn.offset_from(self.acked.psn) < done {
+            // What was about to be sent again has arrived after all.
+            self.next = to;
+            self.unasked = 0;
+        }
+        self.acked = to;
+        self.undo = None;
+        self.repeat = Repeat::NotAsked;
+        self.retries = Retries::FULL;
+        self.rnr_retries = Retries::FULL;
+        if let Some(Pause::Rnr(_)) = self.pause {
+            self.pause = None;
+        }
+        self.arm(now);
+        self.settle();
+    }
+
+    /// Starts to flush if nothing is left to wait for before the request that cannot succeed.
+    fn settle(&mut self) {
+        if let Some(failure) = self.failure {
+            if !self.acked.wqe.is_before(failure.wqe) {
+                self.enter_error();
+            }
+        }
+    }
+}
+
+/// PSNs from the oldest unacknowledged packet to the last one sent: no more than a responder that
+/// has got them all still takes for duplicates.
+const MAX_SPAN: u32 = 1 << 23;
+
+/// How soon to try again to send what could not be sent.
+const UNSENT_DELAY: Duration = Duration::from_micros(100);

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a responder has its caller do.
+
+use crate::{
+    key::{Imm, Key},
+    rc::{
+        plan::AckRequest,
+        saved::Executed, //
+    },
+    status::{NakCode, WcOpcode, WcStatus},
+    wire::AtomicEth, //
+};
+
+/// What a request packet leads to.
+#[derive(Debug)]
+#[must_use]
+pub enum Action {
+    /// Nothing at once. What is owed to the peer comes out of
+    /// [`poll_transmit`](super::Responder::poll_transmit).
+    None,
+    /// Nothing at all.
+    Dropped(Discard),
+    /// Do this, then [`commit`](super::Responder::commit) it.
+    Execute(Task),
+}
+
+/// Why a request packet is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// It is no request on a reliable connection.
+    NotRequest,
+    /// It came after a packet that is missing, of which the peer has been or will be told.
+    OutOfOrder,
+    /// It asks again for a response that cannot be given again.
+    UnknownDuplicate,
+    /// The queue pair is in the error state.
+    Closed,
+}
+
+/// What to do for one request packet, and what follows from it.
+///
+/// There is no way to commit one twice. One that is not committed leaves no trace: the peer will
+/// send the packet again.
+#[derive(Debug)]
+#[must_use]
+pub struct Task {
+    pub(super) kind: TaskKind,
+    pub(super) effect: Effect,
+    pub(super) ack_request: AckRequest,
+}
+
+/// What to do with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskKind {
+    /// Nothing, and no key or address is to be checked (C9-88).
+    Nothing,
+    /// Copy the payload to the memory of the receive work request.
+    PlaceReceive {
+        /// Where in that memory, in bytes.
+        offset: u32,
+        /// Bytes.
+        len: u32,
+    },
+    /// Copy the payload to memory that the peer names.
+    Write {
+        /// Key of the memory.
+        rkey: Key,
+        /// Address of the packet's first byte.
+        va: u64,
+        /// Bytes of the packet.
+        len: u32,
+        /// Bytes from `va` to the end of the message, to all of which the key must give access.
+        remaining: u32,
+    },
+    /// Check that memory may be read. It is read when the response is sent.
+    Read {
+        /// Key of the memory.
+        rkey: Key,
+        /// Address of the first byte.
+        va: u64,
+        /// Bytes of the whole response.
+        len: u32,
+    },
+    /// Change eight bytes in one step. The address is aligned.
+    Atomic {
+        /// Key of the memory.
+        rkey: Key,
+        /// Address of the eight bytes.
+        va: u64,
+        /// What to do with them.
+        op: AtomicOp,
+    },
+}
+
+/// An atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicOp {
+    /// Puts `swap` where `compare` was found.
+    CompareSwap {
+        /// What must be there.
+        compare: u64,
+        /// What to put there.
+        swap: u64,
+    },
+    /// Adds to what is there.
+    FetchAdd {
+        /// What to add.
+        add: u64,
+    },
+}
+
+impl AtomicOp {
+    pub(super) const fn compare_swap(atomic: &AtomicEth) -> Self {
+        Self::CompareSwap {
+            compare: atomic.compare(),
+            swap: atomic.swap_or_add(),
+        }
+    }
+
+    pub(super) const fn fetch_add(atomic: &AtomicEth) -> Self {
+        Self::FetchAdd {
+            add: atomic.swap_or_add(),
+        }
+    }
+}
+
+/// The caller has done a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// What an atomic operation found. Means nothing for other tasks.
+    pub original: u64,
+}
+
+/// The caller could not do a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecError {
+    /// The key does not give the peer that access.
+    RemoteAccess,
+    /// The device failed.
+    RemoteOperation,
+    /// The memory of the receive work request may not be written.
+    LocalProtection,
+    /// The memory of the receive work request is too short after all.
+    LocalLength,
+    /// The key that the peer wants invalidated is not one it may have invalidated.
+    Invalidate,
+}
+
+/// What a task that was done leads to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Effect {
+    /// The message goes on.
+    Continue(Message),
+    /// The message is complete.
+    Complete(Option<Receipt>),
+    /// A response is due, and is kept for when it is asked for again.
+    Respond(Executed),
+}
+
+/// The message that a responder is in the middle of. There is at most one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Message {
+    /// None: the next packet starts one.
+    #[default]
+    None,
+    /// A SEND of which so many bytes have arrived.
+    Send(u32),
+    /// A WRITE.
+    Write(WriteRest),
+}
+
+/// What is still to arrive of a WRITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WriteRest {
+    pub(super) rkey: Key,
+    /// Address of the next byte.
+    pub(super) va: u64,
+    /// Bytes to arrive.
+    pub(super) remaining: u32,
+    /// Bytes of the whole message.
+    pub(super) total: u32,
+}
+
+/// What the last packet of a message tells the receiver's completion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receipt {
+    pub(super) opcode: WcOpcode,
+    pub(super) byte_len: u32,
+    pub(super) imm: Option<Imm>,
+    pub(super) invalidate: Option<Key>,
+    pub(super) solicited: bool,
+}
+
+impl Task {
+    /// What to do with memory.
+    pub fn kind(&self) -> TaskKind {
+        self.kind
+    }
+
+    /// The key to invalidate after that.
+    pub fn invalidate(&self) -> Option<Key> {
+        match self.effect {
+            Effect::Complete(Some(receipt)) => receipt.invalidate,
+            _ => None,
+        }
+    }
+}
+
+/// A receive work request is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveCompletion {
+    /// How it ended.
+    pub status: WcStatus,
+    /// [`WcOpcode::Receive`] or [`WcOpcode::ReceiveRdmaWithImm`].
+    pub opcode: WcOpcode,
+    /// Bytes of the message, whether received or written.
+    pub byte_len: u32,
+    /// Immediate data as it was sent.
+    pub imm: Option<Imm>,
+    /// The key that was invalidated.
+    pub invalidated: Option<Key>,
+    /// The peer wants the receiver woken.
+    pub solicited: bool,
+}
+
+/// Something to tell the consumer, or that concerns the whole queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The first request has arrived. Of interest to a queue pair that cannot send yet.
+    CommunicationEstablished,
+    /// The queue pair must go to the error state.
+    Failed(Failure),
+}
+
+/// Why the receive side has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The peer's request made no sense: `QP_REQ_ERR`.
+    InvalidRequest,
+    /// The peer's request was forbidden: `QP_ACCESS_ERR`.
+    Access,
+    /// The device failed: `QP_FATAL`.
+    Fatal,
+    /// A receive work request was at fault. Its completion tells, and there is no other event.
+    Receive,
+}
+
+/// How the two sides learn of a failure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    /// For the peer.
+    pub(super) nak: NakCode,
+    /// For the receive work request in use, if there is one.
+    pub(super) receive: WcStatus,
+    /// For the consumer.
+    pub(super) failure: Failure,
+}
+
+impl Verdict {
+    pub(super) const INVALID_REQUEST: Self = Self {
+        nak: NakCode::InvalidRequest,
+        receive: WcStatus::WrFlush,
+        failure: Failure::InvalidRequest,
+    };
+
+    pub(super) const REMOTE_ACCESS: Self = Self {
+        nak: NakCode::RemoteAccess,
+        receive: WcStatus::WrFlush,
+        failure: Failure::Access,
+    };
+
+    /// A message longer than the receive work request (PROTOCOL rule 19).
+    pub(super) const TOO_LONG: Self = Self {
+        nak: NakCode::InvalidRequest,
+        receive: WcStatus::LocalLength,
+        failure: Failure::Receive,
+    };
+
+    /// The receive work request is at fault, of which the peer learns no more than that.
+    pub(super) const fn bad_receive(status: WcStatus) -> Self {
+        Self {
+            nak: NakCode::RemoteOperational,
+            receive: status,
+            failure: Failure::Receive,
+        }
+    }
+}
+
+impl From<ExecError> for Verdict {
+    fn from(error: ExecError) -> Self {
+        match error {
+            ExecError::RemoteAccess => Self::REMOTE_ACCESS,
+            ExecError::RemoteOperation => Self {
+                nak: NakCode::RemoteOperational,
+                receive: WcStatus::WrFlush,
+                failure: Failure::Fatal,
+            },
+            ExecError::LocalProtection => Self::bad_receive(WcStatus::LocalProtection),
+            ExecError::LocalLength => Self::TOO_LONG,
+            ExecError::Invalidate => Self {
+                nak: NakCode::RemoteAccess,
+                receive: WcStatus::RemoteInvalidRequest,
+                failure: Failure::Receive,
+            },
+        }
+    }
+}
+
+/// The source of receive work requests: a queue of the queue pair's own, or a shared one.
+pub trait ReceiveSource {
+    /// Takes the next one. What is taken is reported once, by
+    /// [`commit`](super::Responder::commit) or [`poll_flush`](super::Responder::poll_flush).
+    fn take(&mut self) -> Take;
+}
+
+/// What there was to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// A work request.
+    Taken {
+        /// Bytes of its memory.
+        capacity: u64,
+    },
+    /// None is posted.
+    Empty,
+    /// A work request that cannot be used, and completes with that status.
+    Invalid(WcStatus),
+}

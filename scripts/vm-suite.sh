@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Run one guest suite, or list them:
+#
+#	vm-suite.sh --list
+#	vm-suite.sh NAME [ARGUMENT]...
+#
+# Every executable selftests/guest/*.sh and *.py is a suite: it gets a VM of its
+# own, and prints KTAP.  Settings of the VM stand in its head, as in
+#
+#	# vm: TMO=900 SMP=1 ICOUNT=1
+#
+# (see vm.sh; the environment wins).  "# vm: manual" marks what is no suite.
+
+. "$(dirname "$0")/common.sh"
+
+guest=$RRXE_TREE/selftests/guest
+
+settings() { sed -nE '1,40s/^# vm: *//p' "$1"; }
+
+list() {
+	local f
+	for f in "$guest"/*.sh "$guest"/*.py; do
+		[[ -x $f && $(settings "$f") != manual ]] && basename "$f"
+	done
+	return 0
+}
+
+if [[ ${1:-} == --list ]]; then
+	list
+	exit
+fi
+
+name=${1:?usage: vm-suite.sh NAME [ARGUMENT]...}
+shift
+[[ -x $guest/$name ]] || die "no suite $name; there are: $(list | paste -sd' ')"
+for setting in $(settings "$guest/$name"); do
+	[[ $setting == *=* && ! -v ${setting%%=*} ]] && export "${setting?}"
+done
+NAME=${name%.*} VM_ENV="LINK_TYPE ${VM_ENV:-}" exec "$RRXE_TREE/scripts/vm.sh" "./$name ${*@Q}"
