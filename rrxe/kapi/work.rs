@@ -153,7 +153,7 @@ impl<T: Run> Work<T> {
     ///
     /// To be called for the C work of a [`Work`] of this type only.
     unsafe extern "C" fn call(work: *mut b::work_struct) {
-        let opaque = Opaque::cast_from(work);
+        let opaque = Opaque::cast_from(work).cast_mut();
         // SAFETY: By the type invariant the C work is this field of a `Work`.
         let this = unsafe { kernel::container_of!(opaque, Self, work) };
         // SAFETY: The drop of the `Work` waits for this call, so it is alive; only `&self` methods
