@@ -79,7 +79,6 @@ pub(crate) use self::{
         Shared, //
     },
     mr::{
-        AccessFlags,
         MemoryRegion,
         UserRegion, //
     },
@@ -94,9 +93,7 @@ pub(crate) use self::{
     pd::ProtectionDomain,
     port::{
         CoreCaps,
-        Mtu,
-        PortAttr,
-        PortState, //
+        PortAttr, //
     },
     provider::Provider,
     qp::{
@@ -106,10 +103,8 @@ pub(crate) use self::{
         QueuePair, //
     },
     qp_attr::{
-        AttrMask,
         QpAttr,
-        QpModify,
-        QpState, //
+        QpModify, //
     },
     registry::{
         register,

@@ -5,11 +5,14 @@
 //! C header: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h)
 
 use super::{
-    AccessFlags,
-    IbDevice, //
+    IbDevice,
+    UserRegion, //
 };
 use crate::kapi::bindings as b;
-use core::ptr::NonNull;
+use core::{
+    ffi::c_int,
+    ptr::NonNull, //
+};
 use kernel::{
     error::from_err_ptr,
     prelude::*, //
@@ -43,23 +46,18 @@ pub(crate) struct Extent {
 const _: () = assert!(usize::BITS == 64);
 
 impl Umem {
-    /// Pins `length` bytes at `start` of the calling process.
+    /// Pins memory of the calling process.
     ///
-    /// May sleep. Fails if the range is empty or wraps (`EINVAL`), is not mapped as
-    /// `access` needs (`EFAULT`), or is more than the process may pin (`ENOMEM`).
-    pub(super) fn pin(
-        device: &IbDevice,
-        start: u64,
-        length: u64,
-        access: AccessFlags,
-    ) -> Result<Self> {
+    /// May sleep. Fails if the range is empty or wraps (`EINVAL`), is not mapped as the
+    /// access needs (`EFAULT`), or is more than the process may pin (`ENOMEM`).
+    pub(super) fn pin(device: &IbDevice, region: &UserRegion) -> Result<Self> {
         // SAFETY: The device is alive; the core checks the range.
         let umem = unsafe {
             b::helpers::ib_umem_get_va(
                 device.as_raw(),
-                start,
-                usize::try_from(length)?,
-                access.into_raw(),
+                region.start,
+                usize::try_from(region.length)?,
+                region.access as c_int,
             )
         };
         // INVARIANT: Not an error, so ours to release.
