@@ -34,7 +34,7 @@ OUT = pathlib.Path(os.environ.get("OUT") or ("/out" if os.path.ismount("/out") e
 def capture(fabric, name):
     """Capture one end of the cable; yields a list that holds the packets when it is over."""
     path = OUT / f"{name}.pcap"
-    command = ["ip", "netns", "exec", fabric.a.netns, "tcpdump", "-i", fabric.a.netdev, "-s", "0", "-U"]
+    command = ["ip", "netns", "exec", fabric.a.netns, "tcpdump", "-i", fabric.a.netdev, "-s", "0", "-U", "-Z", "root"]
     command += ["-B", "16384", "-w", str(path), "udp port 4791"]
     log = tempfile.TemporaryFile("w+")
     dumper = subprocess.Popen(command, stderr=log)
