@@ -462,6 +462,7 @@ impl Requester {
             // What was about to be sent again has arrived after all.
             self.next = to;
             self.unasked = 0;
+            self.pause = None;
         }
         self.acked = to;
         self.undo = None;

@@ -433,11 +433,17 @@ fn no_more_than_half_the_psns_are_on_their_way() {
 
 #[test]
 fn a_message_of_2_gib_is_sent_to_its_end() {
-    let mut rig = Rig::new();
+    let mut rig = Rig::with(SendConfig {
+        window: Window {
+            bytes: 1 << 24,
+            packets: 1 << 16,
+        },
+        ..config()
+    });
     rig.post(WRITE, 1 << 31);
     let mut last = None;
     let mut count = 0u32;
-    while let Some(plan) = rig.side.poll_transmit(rig.now, 64, &rig.queue) {
+    while let Some(plan) = rig.side.poll_transmit(rig.now, u32::MAX, &rig.queue) {
         count += plan.count();
         last = plan.packet(plan.count() - 1);
         assert!(plan.packet(plan.count()).is_none());
