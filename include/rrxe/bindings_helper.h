@@ -10,6 +10,7 @@
 #include <linux/module.h>
 #include <linux/crc32.h>
 #include <linux/hrtimer.h>
+#include <linux/if_arp.h>
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
@@ -36,5 +37,6 @@
 /* Macros that bindgen cannot evaluate (casts, function-like macros). */
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_KERNEL = GFP_KERNEL;
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_ATOMIC = GFP_ATOMIC;
+const u32 RUST_CONST_HELPER_RRXE_ARPHRD_ETHER = ARPHRD_ETHER;
 
 #endif

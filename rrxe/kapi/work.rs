@@ -10,12 +10,7 @@
 
 use crate::kapi::bindings as b;
 use core::{marker::PhantomPinned, ptr::NonNull};
-use kernel::{
-    prelude::*,
-    str::CStr,
-    sync::LockClassKey,
-    types::Opaque,
-};
+use kernel::{prelude::*, str::CStr, sync::LockClassKey, types::Opaque};
 
 /// A queue of its own, whose work runs on any CPU, many items at once.
 ///
@@ -40,10 +35,10 @@ impl WorkQueue {
         // SAFETY: The format takes one string, and one is given.
         let queue = unsafe {
             b::alloc_workqueue_noprof(
-                c"%s".as_ptr(),
+                c"%s".as_char_ptr(),
                 b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM,
                 0,
-                name.as_ptr(),
+                name.as_char_ptr(),
             )
         };
         // INVARIANT: The queue was just made for us.
@@ -119,7 +114,7 @@ impl<T: Run> Work<T> {
             work <- Opaque::ffi_init(|slot| {
                 // SAFETY: `slot` is valid for writes and pinned from now on; name and key are static.
                 unsafe {
-                    b::init_work_with_key(slot, Some(Self::call), false, name.as_ptr(), key.as_ptr())
+                    b::init_work_with_key(slot, Some(Self::call), false, name.as_char_ptr(), key.as_ptr())
                 }
             }),
             target,

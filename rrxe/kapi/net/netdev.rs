@@ -81,14 +81,20 @@ impl NetDevice {
     #[inline]
     pub(crate) fn mtu(&self) -> u32 {
         // SAFETY: The device is alive.
-        unsafe { (&raw const (*self.as_ptr()).__bindgen_anon_1.__bindgen_anon_1.as_ref().mtu).read_volatile() }
+        unsafe { b::helpers::netdev_mtu(self.as_ptr()) }
     }
 
     /// The Ethernet address, or the first six bytes of whatever address the device has.
     pub(crate) fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
         // SAFETY: The device is alive, and so is its address, of at least 32 bytes.
-        unsafe { b::helpers::copy_bytes(mac.as_mut_ptr().cast(), (*self.as_ptr()).dev_addr.cast(), mac.len()) };
+        unsafe {
+            b::helpers::copy_bytes(
+                mac.as_mut_ptr().cast(),
+                (*self.as_ptr()).dev_addr.cast(),
+                mac.len(),
+            )
+        };
         mac
     }
 
@@ -96,7 +102,13 @@ impl NetDevice {
     pub(crate) fn name(&self) -> [u8; 16] {
         let mut name = [0; 16];
         // SAFETY: The device is alive; a name is an array of 16 bytes.
-        unsafe { b::helpers::copy_bytes(name.as_mut_ptr().cast(), (&raw const (*self.as_ptr()).name).cast(), name.len()) };
+        unsafe {
+            b::helpers::copy_bytes(
+                name.as_mut_ptr().cast(),
+                (&raw const (*self.as_ptr()).name).cast(),
+                name.len(),
+            )
+        };
         name
     }
 
@@ -115,7 +127,7 @@ impl NetDevice {
     /// Whether the device carries Ethernet frames.
     pub(crate) fn is_ethernet(&self) -> bool {
         // SAFETY: The device is alive, and its type does not change while it is registered.
-        u32::from(unsafe { (*self.as_ptr()).type_ }) == b::ARPHRD_ETHER
+        u32::from(unsafe { (*self.as_ptr()).type_ }) == b::RRXE_ARPHRD_ETHER
     }
 
     /// The device below, if this is a VLAN.
@@ -125,7 +137,7 @@ impl NetDevice {
             return None;
         }
         // SAFETY: It is a VLAN device.
-        let lower = NonNull::new(unsafe { b::vlan_dev_real_dev(self.as_ptr()) })?;
+        let lower = NonNull::new(unsafe { b::helpers::vlan_dev_real_dev(self.as_ptr()) })?;
         // SAFETY: A VLAN device holds a reference to the device below for as long as it lives.
         Some(unsafe { Self::from_raw(lower.as_ptr()) })
     }

@@ -101,9 +101,8 @@ impl Route {
                     sport: flow.source_port.to_be(),
                 };
                 // SAFETY: The namespace is alive in this read section, and the key initialised.
-                let route = unsafe {
-                    b::ip6_dst_lookup_flow(net, ptr::null(), &mut key, ptr::null())
-                };
+                let route =
+                    unsafe { b::ip6_dst_lookup_flow(net, ptr::null(), &mut key, ptr::null()) };
                 Self::new(from_err_ptr(route)?, Version::V6)
             }
         }
@@ -111,7 +110,7 @@ impl Route {
 
     /// Takes over the route at `dst`, unless it is one that leads nowhere.
     fn new(dst: *mut b::dst_entry, version: Version) -> Result<Self> {
-        let dst = NonNull::new(dst).ok_or(EHOSTUNREACH)?;
+        let dst = NonNull::new(dst).ok_or(EINVAL)?;
         // INVARIANT: Look-ups give a reference.
         let mut route = Self {
             dst,

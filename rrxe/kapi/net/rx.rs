@@ -90,12 +90,19 @@ impl RxPacket {
         }
         .unsigned_abs();
         // SAFETY: The buffer is valid and knows its device.
-        let device = unsafe { (*raw).__bindgen_anon_1.__bindgen_anon_1.__bindgen_anon_1.dev };
+        let device = unsafe {
+            (*raw)
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev
+        }
+        .cast();
         // SAFETY: The device is alive in this read section.
         let device = unsafe { NetDevice::from_raw(device) };
         let lower_ifindex = lower(device, ifindex, &guard);
 
-        let mut packet = Self { skb };
+        let packet = Self { skb };
         let len = packet.udp_len().min(total).checked_sub(UDP_LEN)?;
         let control = Control {
             note: 0,
@@ -348,9 +355,7 @@ unsafe impl Packet for RxPacket {
 /// `device` is the one that handed the packet to the IP stack: the same one, or the loopback device.
 fn lower(device: &NetDevice, ifindex: u32, _guard: &rcu::Guard) -> u32 {
     if device.ifindex() == ifindex {
-        return device
-            .vlan_lower()
-            .map_or(ifindex, |lower| lower.ifindex());
+        return device.vlan_lower().map_or(ifindex, |lower| lower.ifindex());
     }
     let Ok(index) = i32::try_from(ifindex) else {
         return ifindex;

@@ -43,6 +43,7 @@ use kernel::{
     sync::atomic::{ordering, Atomic},
     time::{delay::fsleep, Delta},
 };
+use pin_init::Wrapper;
 
 /// Nobody runs.
 const IDLE: u32 = 0;
