@@ -14,7 +14,6 @@ use crate::kapi::{
     bindings as b,
     error::eopnotsupp, //
 };
-use core::ffi::c_int;
 use kernel::{
     error::from_result,
     prelude::*, //
