@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Boot the stock kernel with the module and run a command: vm.sh COMMAND
+# or an interactive shell: vm.sh --shell
 #
 # COMMAND is a line for bash, run in /rrxe/guest (selftests/guest of the tree).
 # Its output goes to standard output, its status is the status of vm.sh, except
@@ -30,6 +31,11 @@
 HERE=$RRXE_TREE/scripts
 [[ $# -eq 1 && -n $1 ]] || die "usage: vm.sh COMMAND"
 command=$1
+shell=
+if [[ $command == --shell ]]; then
+	[[ -t 0 ]] || die "the interactive shell needs a terminal"
+	shell=1 command='exec bash -i' TMO=${TMO:-86400} NAME=${NAME:-shell}
+fi
 need_root
 "$HERE/setup.sh"
 
@@ -65,6 +71,7 @@ stage_command() {
 	printf '%s\n' "$command" > "$stage/rrxe/command"
 	{
 		quoted GUEST_TMO "$TMO"
+		quoted GUEST_SHELL "$shell"
 		quoted PCAP "${PCAP:-}"
 		echo export DMESG_IGNORE
 		quoted DMESG_IGNORE "${DMESG_IGNORE:-}"
@@ -78,7 +85,7 @@ stage_command() {
 }
 
 boot() {
-	local qemu append
+	local qemu append saved
 	append="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr ${APPEND:-}"
 	qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 		-machine q35 -cpu "$CPU" -m "$MEM"
@@ -95,7 +102,14 @@ boot() {
 		*) qemu+=(-accel "tcg,thread=multi" -smp "$SMP") ;;
 		esac
 	fi
-	timeout -k 5 $((TMO + ${BOOT_TMO:-120})) "$HERE/in-chroot.sh" "${qemu[@]}" < /dev/null | tee "$result/output.log"
+	if [[ -n $shell ]]; then
+		saved=$(stty -g)
+		stty raw -echo
+		"$HERE/in-chroot.sh" "${qemu[@]}" || true
+		stty "$saved"
+	else
+		timeout -k 5 $((TMO + ${BOOT_TMO:-120})) "$HERE/in-chroot.sh" "${qemu[@]}" < /dev/null | tee "$result/output.log"
+	fi
 }
 
 # What the guest reported, or why it could not.

@@ -39,6 +39,17 @@ __rust_helper struct net *rust_helper_dev_net_rcu(const struct net_device *dev)
 	return dev_net_rcu(dev);
 }
 
+__rust_helper struct net_device *
+rust_helper_vlan_dev_real_dev(const struct net_device *dev)
+{
+	return vlan_dev_real_dev(dev);
+}
+
+__rust_helper unsigned int rust_helper_netdev_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
+}
+
 __rust_helper bool rust_helper_netif_running(const struct net_device *dev)
 {
 	return netif_running(dev);

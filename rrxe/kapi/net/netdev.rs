@@ -81,7 +81,7 @@ impl NetDevice {
     #[inline]
     pub(crate) fn mtu(&self) -> u32 {
         // SAFETY: The device is alive.
-        unsafe { (&raw const (*self.as_ptr()).__bindgen_anon_1.__bindgen_anon_1.as_ref().mtu).read_volatile() }
+        unsafe { b::helpers::netdev_mtu(self.as_ptr()) }
     }
 
     /// The Ethernet address, or the first six bytes of whatever address the device has.
@@ -115,7 +115,7 @@ impl NetDevice {
     /// Whether the device carries Ethernet frames.
     pub(crate) fn is_ethernet(&self) -> bool {
         // SAFETY: The device is alive, and its type does not change while it is registered.
-        u32::from(unsafe { (*self.as_ptr()).type_ }) == b::ARPHRD_ETHER
+        u32::from(unsafe { (*self.as_ptr()).type_ }) == b::RRXE_ARPHRD_ETHER
     }
 
     /// The device below, if this is a VLAN.
@@ -125,7 +125,7 @@ impl NetDevice {
             return None;
         }
         // SAFETY: It is a VLAN device.
-        let lower = NonNull::new(unsafe { b::vlan_dev_real_dev(self.as_ptr()) })?;
+        let lower = NonNull::new(unsafe { b::helpers::vlan_dev_real_dev(self.as_ptr()) })?;
         // SAFETY: A VLAN device holds a reference to the device below for as long as it lives.
         Some(unsafe { Self::from_raw(lower.as_ptr()) })
     }

@@ -111,7 +111,7 @@ impl Route {
 
     /// Takes over the route at `dst`, unless it is one that leads nowhere.
     fn new(dst: *mut b::dst_entry, version: Version) -> Result<Self> {
-        let dst = NonNull::new(dst).ok_or(EHOSTUNREACH)?;
+        let dst = NonNull::new(dst).ok_or(EINVAL)?;
         // INVARIANT: Look-ups give a reference.
         let mut route = Self {
             dst,

@@ -90,12 +90,12 @@ impl RxPacket {
         }
         .unsigned_abs();
         // SAFETY: The buffer is valid and knows its device.
-        let device = unsafe { (*raw).__bindgen_anon_1.__bindgen_anon_1.__bindgen_anon_1.dev };
+        let device = unsafe { (*raw).__bindgen_anon_1.__bindgen_anon_1.__bindgen_anon_1.dev }.cast();
         // SAFETY: The device is alive in this read section.
         let device = unsafe { NetDevice::from_raw(device) };
         let lower_ifindex = lower(device, ifindex, &guard);
 
-        let mut packet = Self { skb };
+        let packet = Self { skb };
         let len = packet.udp_len().min(total).checked_sub(UDP_LEN)?;
         let control = Control {
             note: 0,

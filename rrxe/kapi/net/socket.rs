@@ -77,7 +77,7 @@ impl EncapSocket {
     fn config(port: u16) -> b::udp_port_cfg {
         b::udp_port_cfg {
             local_udp_port: port.to_be(),
-            ..pin_init::zeroed()
+            ..Default::default()
         }
     }
 
@@ -94,7 +94,7 @@ impl EncapSocket {
         context: *const c_void,
     ) -> Result<Self> {
         // SAFETY: The socket is valid.
-        let sk = NonNull::new(unsafe { (*socket).sk }).ok_or(EINVAL)?;
+        let sk = NonNull::new(unsafe { (*socket).sk }).ok_or(EINVAL)?.cast();
         let mut config = b::udp_tunnel_sock_cfg {
             sk_user_data: context.cast_mut(),
             encap_type: 1,
