@@ -14,7 +14,6 @@ use crate::kapi::{
     net::netdev::NetDevice, //
 };
 use core::{
-    ffi::c_int,
     mem::MaybeUninit,
     ops::Deref,
     ptr::NonNull, //
@@ -75,8 +74,9 @@ impl IbDevice {
     }
 
     fn device(&self) -> *mut b::device {
+        // The `struct device` is one member of this union, and the first of the other.
         // SAFETY: The device is valid by the type invariant.
-        unsafe { &raw mut (*self.as_raw()).__bindgen_anon_1.dev }
+        unsafe { (&raw mut (*self.as_raw()).__bindgen_anon_1).cast() }
     }
 }
 
@@ -126,6 +126,29 @@ impl<P: Provider> Deref for Device<P> {
     }
 }
 
+/// A set of capabilities of a device ([`enum ib_device_cap_flags`]).
+///
+/// [`enum ib_device_cap_flags`]: srctree/include/rdma/ib_verbs.h
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceCaps(u64);
+
+impl DeviceCaps {
+    /// Raises an event when the port comes up.
+    pub(crate) const PORT_ACTIVE_EVENT: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64);
+    /// Has a system image GUID.
+    pub(crate) const SYS_IMAGE_GUID: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Says "receiver not ready" by itself.
+    pub(crate) const RC_RNR_NAK: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
+
+    /// The capabilities of both sets.
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 /// What a device offers, and how much of it ([`struct ib_device_attr`]).
 ///
 /// [`struct ib_device_attr`]: srctree/include/rdma/ib_verbs.h
@@ -137,8 +160,8 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_mr_size: u64,
     /// Bit n: pages of 2^n bytes may make up a region.
     pub(crate) page_size_cap: u64,
-    /// Bits of `IB_DEVICE_*`.
-    pub(crate) device_cap_flags: u64,
+    /// What else it can do.
+    pub(crate) caps: DeviceCaps,
     /// Queue pairs.
     pub(crate) max_qp: u32,
     /// Requests that fit into a queue.
@@ -209,7 +232,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.sys_image_guid = unsafe { (*ib).node_guid };
         to.max_mr_size = from.max_mr_size;
         to.page_size_cap = from.page_size_cap;
-        to.device_cap_flags = from.device_cap_flags;
+        to.device_cap_flags = from.caps.0;
         // The device is deleted by the same command set that made it.
         to.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
         to.max_qp = c_int::try_from(from.max_qp)?;

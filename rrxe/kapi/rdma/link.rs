@@ -12,13 +12,7 @@ use crate::kapi::{
     bindings as b,
     net::netdev::NetDevice, //
 };
-use core::{
-    ffi::{
-        c_char,
-        c_int, //
-    },
-    ptr, //
-};
+use core::ptr;
 use kernel::{
     error::from_result,
     prelude::*,

@@ -59,6 +59,7 @@ pub(crate) use self::{
     device::{
         Device,
         DeviceAttr,
+        DeviceCaps,
         IbDevice,
         ProviderDevice, //
     },
@@ -95,7 +96,10 @@ pub(crate) use self::{
         CoreCaps,
         PortAttr, //
     },
-    provider::Provider,
+    provider::{
+        Provider,
+        DRIVER_RXE, //
+    },
     qp::{
         QpCaps,
         QpInit,
@@ -114,8 +118,7 @@ pub(crate) use self::{
     ucontext::UserContext,
     udata::Udata,
     umem::{
-        Extent,
-        Extents,
+        Chunks,
         Umem, //
     },
 };

@@ -59,8 +59,6 @@ impl<P: Provider> Table<P> {
         dealloc_pd: Some(pd::dealloc::<P>),
 
         create_user_ah: Some(ah::create_user::<P>),
-        modify_ah: Some(ah::modify::<P>),
-        query_ah: Some(ah::query::<P>),
         destroy_ah: Some(ah::destroy::<P>),
 
         create_cq: Some(cq::create::<P>),

@@ -11,7 +11,6 @@ use crate::kapi::{
     bindings as b,
     net::netdev::NetDevice, //
 };
-use core::ffi::c_int;
 use kernel::{
     error::{
         from_result,

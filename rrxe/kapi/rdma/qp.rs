@@ -23,10 +23,7 @@ use crate::kapi::{
     bindings as b,
     error::eopnotsupp, //
 };
-use core::{
-    ffi::c_int,
-    marker::PhantomData, //
-};
+use core::marker::PhantomData;
 use kernel::{
     error::from_result,
     prelude::*, //

@@ -7,7 +7,7 @@
 
 use super::AhAttr;
 use crate::kapi::bindings as b;
-use core::ffi::c_int;
+use kernel::prelude::*;
 
 /// A change of a queue pair: each attribute is there only if the caller gave it.
 ///

@@ -31,7 +31,6 @@ use crate::kapi::{
     net::netdev::NetDevice, //
 };
 use core::{
-    ffi::c_int,
     marker::PhantomData,
     mem,
     ops::Deref,
