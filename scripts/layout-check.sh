@@ -6,28 +6,41 @@
 #
 # The kernel runs bindgen without layout tests, and bindgen gets some structures
 # wrong in silence.  So: generate the bindings once more with the tests, compare
-# each size with what gcc wrote into the debug information of the C helpers, and
+# each size with what gcc says of the same headers, and
 # let rustc compile the assertions.
 
 . "$(dirname "$0")/common.sh"
 
 objects=$(realpath "$1")
-kdir=$(kdir)
 work=$RRXE_TREE/build/layout
-rm -rf "$work"
 
-# The saved command, with layout tests and into another file.
+# The command that the build has saved for a target, without what follows it.
+saved_command() {
+	local command
+	command=$(sed -n '1s/^savedcmd_[^ ]* := //p' "$objects/$1")
+	[[ -n $command ]] || die "no saved command $1 in $objects: build the module first"
+	command=${command//\\#/#}
+	echo "${command%%;*}"
+}
+
 generate() {
 	local command
-	command=$(sed -n '1s/^savedcmd_[^ ]* := //p' "$objects/.rdma_bindings.rs.cmd")
-	[[ -n $command ]] || die "no saved bindgen command in $objects"
-	command=${command%%;*}
-	command=${command/--no-layout-tests/}
-	command=${command//"$objects/rdma_bindings.rs"/"$work/layout.rs"}
-	command=${command//\\#/#}
-	mkdir -p "$work"
+	command=$(saved_command .rdma_bindings.rs.cmd)
+	[[ $command == *" --no-layout-tests"* && $command == *" -o rdma_bindings.rs"* ]] || die "bindgen's command has changed: $command"
+	command=${command/ --no-layout-tests/}
+	command=${command/ -o rdma_bindings.rs/ -o $work/rdma_bindings.rs}
 	(cd "$objects" && eval "$command")
-	sed -Ei 's/pub const RUST_CONST_HELPER_([a-zA-Z0-9_]*)/pub const \1/g' "$work/layout.rs"
+	sed -Ei 's/pub const RUST_CONST_HELPER_([a-zA-Z0-9_]*)/pub const \1/g' "$work/rdma_bindings.rs"
+	cp "$objects/rdma_helpers.rs" "$work/"
+}
+
+# What gcc makes of the same headers, used or not.
+c_sizes() {
+	local command
+	command=$(saved_command rrxe/.helpers.o.cmd)
+	command=${command/ -o rrxe\/helpers.o/ -fno-eliminate-unused-debug-types -include $RRXE_TREE/include/rrxe/bindings_helper.h -o $work/types.o}
+	(cd "$objects" && eval "$command")
+	pahole --sizes "$work/types.o" > "$work/sizes" 2>/dev/null
 }
 
 # usage: compare_sizes LAYOUT.RS PAHOLE-SIZES
@@ -51,14 +64,18 @@ compare_sizes() {
 	END
 }
 
-# Build the module once more, from a copy, with the assertions in place of the bindings.
+# Compile the module's crate around these bindings, as far as needed to evaluate the assertions.
 compile_assertions() {
-	cp -a "$objects" "$work/objects"
-	cp "$work/layout.rs" "$work/objects/rdma_bindings.rs"
-	find "$work/objects" -name '*.cmd' -exec sed -i "s#$objects#$work/objects#g" {} +
-	make -s -C "$RRXE_TREE" modules "KDIR=$kdir" "MO=$work/objects" RRXE_KEEP_BINDINGS=1
+	local command
+	command=$(saved_command rrxe/.main.o.cmd)
+	command=$(sed -E "s# --out-dir [^ ]+# --out-dir $work#; s# --emit=dep-info=[^ ]+##; s# --emit=obj=[^ ]+# --emit=metadata=$work/main.rmeta#" <<<"$command")
+	(cd "$objects" && export RUSTC_BOOTSTRAP=1 "RRXE_OBJ=$work" && eval "$command")
 }
 
+rm -rf "$work"
+mkdir -p "$work"
 generate
-pahole --sizes "$objects/rrxe/helpers.o" > "$work/sizes" 2>/dev/null
-compare_sizes "$work/layout.rs" "$work/sizes"
+c_sizes
+compare_sizes "$work/rdma_bindings.rs" "$work/sizes"
+compile_assertions
+say "the assertions hold"

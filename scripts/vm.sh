@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Boot the stock kernel with the module and run a command: vm.sh COMMAND
+# or an interactive shell: vm.sh --shell
 #
 # COMMAND is a line for bash, run in /rrxe/guest (selftests/guest of the tree).
 # Its output goes to standard output, its status is the status of vm.sh, except
@@ -30,11 +31,16 @@
 HERE=$RRXE_TREE/scripts
 [[ $# -eq 1 && -n $1 ]] || die "usage: vm.sh COMMAND"
 command=$1
+shell=
+if [[ $command == --shell ]]; then
+	[[ -t 0 ]] || die "the interactive shell needs a terminal"
+	shell=1 command='exec bash -i' TMO=${TMO:-86400} NAME=${NAME:-shell}
+fi
 need_root
 "$HERE/setup.sh"
 
 release=$(kernel_release)
-guest=$RRXE_CACHE/guest-$release
+guest=$(guest_dir)
 MODULE=${MODULE:-$RRXE_TREE/build/$(kernel_release)/rrxe.ko}
 TMO=${TMO:-300}
 MEM=${MEM:-2048}
@@ -54,6 +60,8 @@ results() {
 	result=$(mktemp -d "$RRXE_TREE/build/vm/$name-$(date +%H%M%S)-XXXX")
 	chmod 755 "$result"
 	mkdir "$result/out"
+	# Keep the newest ones only.
+	find "$RRXE_TREE/build/vm" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +60 | cut -d' ' -f2- | xargs -r rm -rf
 }
 
 quoted() { printf '%s=%q\n' "$1" "$2"; }
@@ -65,6 +73,7 @@ stage_command() {
 	printf '%s\n' "$command" > "$stage/rrxe/command"
 	{
 		quoted GUEST_TMO "$TMO"
+		quoted GUEST_SHELL "$shell"
 		quoted PCAP "${PCAP:-}"
 		echo export DMESG_IGNORE
 		quoted DMESG_IGNORE "${DMESG_IGNORE:-}"
@@ -78,8 +87,10 @@ stage_command() {
 }
 
 boot() {
-	local qemu append
-	append="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr ${APPEND:-}"
+	local qemu append saved
+	append="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr"
+	# An emulated processor may get no time for long: that is no stall of the kernel.
+	append+=" rcupdate.rcu_cpu_stall_timeout=90 watchdog_thresh=45 ${APPEND:-}"
 	qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 		-machine q35 -cpu "$CPU" -m "$MEM"
 		-kernel "$guest/vmlinux" -initrd "$result/initrd" -append "$append"
@@ -95,7 +106,14 @@ boot() {
 		*) qemu+=(-accel "tcg,thread=multi" -smp "$SMP") ;;
 		esac
 	fi
-	timeout -k 5 $((TMO + ${BOOT_TMO:-120})) "$HERE/in-chroot.sh" "${qemu[@]}" < /dev/null | tee "$result/output.log"
+	if [[ -n $shell ]]; then
+		saved=$(stty -g)
+		stty raw -echo
+		"$HERE/in-chroot.sh" "${qemu[@]}" || true
+		stty "$saved"
+	else
+		timeout -k 5 $((TMO + ${BOOT_TMO:-120})) "$HERE/in-chroot.sh" "${qemu[@]}" < /dev/null | tee "$result/output.log"
+	fi
 }
 
 # What the guest reported, or why it could not.

@@ -3,8 +3,7 @@
 //! Error codes that `kernel::error::code` lacks.
 
 use crate::kapi::bindings as b;
-use core::ffi::c_int;
-use kernel::error::Error;
+use kernel::prelude::*;
 
 /// Operation not supported by this kind of object.
 pub(crate) fn eopnotsupp() -> Error {

@@ -3,9 +3,9 @@
 //! Allocation flags for C functions that the `kernel` crate does not wrap.
 
 use crate::kapi::bindings as b;
-use kernel::{
-    alloc::{flags::GFP_KERNEL, Flags},
-    prelude::*,
+use kernel::alloc::{
+    flags::GFP_KERNEL,
+    Flags, //
 };
 
 /// What C takes for `flags`: the kernel crate keeps the number to itself.

@@ -40,10 +40,10 @@ impl WorkQueue {
         // SAFETY: The format takes one string, and one is given.
         let queue = unsafe {
             b::alloc_workqueue_noprof(
-                c"%s".as_ptr(),
+                c"%s".as_char_ptr(),
                 b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM,
                 0,
-                name.as_ptr(),
+                name.as_char_ptr(),
             )
         };
         // INVARIANT: The queue was just made for us.
@@ -119,7 +119,7 @@ impl<T: Run> Work<T> {
             work <- Opaque::ffi_init(|slot| {
                 // SAFETY: `slot` is valid for writes and pinned from now on; name and key are static.
                 unsafe {
-                    b::init_work_with_key(slot, Some(Self::call), false, name.as_ptr(), key.as_ptr())
+                    b::init_work_with_key(slot, Some(Self::call), false, name.as_char_ptr(), key.as_ptr())
                 }
             }),
             target,
@@ -153,7 +153,7 @@ impl<T: Run> Work<T> {
     ///
     /// To be called for the C work of a [`Work`] of this type only.
     unsafe extern "C" fn call(work: *mut b::work_struct) {
-        let opaque = Opaque::cast_from(work);
+        let opaque = Opaque::cast_from(work).cast_mut();
         // SAFETY: By the type invariant the C work is this field of a `Work`.
         let this = unsafe { kernel::container_of!(opaque, Self, work) };
         // SAFETY: The drop of the `Work` waits for this call, so it is alive; only `&self` methods

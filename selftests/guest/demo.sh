@@ -3,6 +3,8 @@
 #
 # What the module does, shown with stock programs: two network namespaces joined by
 # a veth pair, an RDMA device on each end, and real RDMA traffic between them.
+#
+# vm: manual
 
 cd "$(dirname "$0")" || exit 1
 . lib/net.sh

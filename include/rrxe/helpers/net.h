@@ -1,1 +1,257 @@
 /* SPDX-License-Identifier: GPL-2.0 */
+
+/* ---- network namespaces ---- */
+
+__rust_helper void rust_helper_get_net(struct net *net)
+{
+	get_net(net);
+}
+
+__rust_helper struct net *rust_helper_maybe_get_net(struct net *net)
+{
+	return maybe_get_net(net);
+}
+
+__rust_helper void rust_helper_put_net(struct net *net)
+{
+	put_net(net);
+}
+
+__rust_helper void *rust_helper_net_generic(const struct net *net, unsigned int id)
+{
+	return net_generic(net, id);
+}
+
+/* ---- network devices ---- */
+
+__rust_helper void rust_helper_netdev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+__rust_helper void rust_helper_netdev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+__rust_helper struct net *rust_helper_dev_net_rcu(const struct net_device *dev)
+{
+	return dev_net_rcu(dev);
+}
+
+__rust_helper struct net_device *
+rust_helper_vlan_dev_real_dev(const struct net_device *dev)
+{
+	return vlan_dev_real_dev(dev);
+}
+
+__rust_helper unsigned int rust_helper_netdev_mtu(const struct net_device *dev)
+{
+	return READ_ONCE(dev->mtu);
+}
+
+__rust_helper bool rust_helper_netif_running(const struct net_device *dev)
+{
+	return netif_running(dev);
+}
+
+__rust_helper bool rust_helper_netif_carrier_ok(const struct net_device *dev)
+{
+	return netif_carrier_ok(dev);
+}
+
+__rust_helper bool rust_helper_is_vlan_dev(const struct net_device *dev)
+{
+	return is_vlan_dev(dev);
+}
+
+__rust_helper struct net_device *
+rust_helper_netdev_notifier_info_to_dev(const struct netdev_notifier_info *info)
+{
+	return netdev_notifier_info_to_dev(info);
+}
+
+/* ---- socket buffers ---- */
+
+__rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size, gfp_t flags)
+{
+	return alloc_skb(size, flags);
+}
+
+__rust_helper void rust_helper_skb_reserve(struct sk_buff *skb, int len)
+{
+	skb_reserve(skb, len);
+}
+
+__rust_helper int rust_helper_skb_tailroom(const struct sk_buff *skb)
+{
+	return skb_tailroom(skb);
+}
+
+__rust_helper unsigned char *rust_helper_skb_tail_pointer(const struct sk_buff *skb)
+{
+	return skb_tail_pointer(skb);
+}
+
+__rust_helper void rust_helper_skb_set_priority(struct sk_buff *skb, __u32 priority)
+{
+	skb->priority = priority;
+}
+
+__rust_helper unsigned int rust_helper_skb_headroom(const struct sk_buff *skb)
+{
+	return skb_headroom(skb);
+}
+
+__rust_helper unsigned int rust_helper_skb_headlen(const struct sk_buff *skb)
+{
+	return skb_headlen(skb);
+}
+
+__rust_helper unsigned char *rust_helper_skb_network_header(const struct sk_buff *skb)
+{
+	return skb_network_header(skb);
+}
+
+__rust_helper unsigned char *rust_helper_skb_transport_header(const struct sk_buff *skb)
+{
+	return skb_transport_header(skb);
+}
+
+__rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)
+{
+	skb_reset_network_header(skb);
+}
+
+__rust_helper void rust_helper_skb_reset_transport_header(struct sk_buff *skb)
+{
+	skb_reset_transport_header(skb);
+}
+
+__rust_helper bool rust_helper_pskb_may_pull(struct sk_buff *skb, unsigned int len)
+{
+	return pskb_may_pull(skb, len);
+}
+
+__rust_helper void rust_helper_skb_dst_drop(struct sk_buff *skb)
+{
+	skb_dst_drop(skb);
+}
+
+__rust_helper void rust_helper_skb_dst_set_noref(struct sk_buff *skb,
+						 struct dst_entry *dst)
+{
+	skb_dst_set_noref(skb, dst);
+}
+
+__rust_helper void rust_helper_skb_queue_head_init(struct sk_buff_head *list)
+{
+	skb_queue_head_init(list);
+}
+
+__rust_helper __u32 rust_helper_skb_queue_len_lockless(const struct sk_buff_head *list)
+{
+	return skb_queue_len_lockless(list);
+}
+
+__rust_helper void rust_helper_skb_queue_purge(struct sk_buff_head *list)
+{
+	skb_queue_purge(list);
+}
+
+__rust_helper int rust_helper_inet_iif(const struct sk_buff *skb)
+{
+	return inet_iif(skb);
+}
+
+__rust_helper int rust_helper_inet6_iif(const struct sk_buff *skb)
+{
+	return inet6_iif(skb);
+}
+
+/* ---- routes ---- */
+
+__rust_helper void rust_helper_flowi4_init_output(struct flowi4 *fl4, int oif, __u8 tos,
+						  __be32 daddr, __be32 saddr,
+						  __be16 dport, __be16 sport)
+{
+	flowi4_init_output(fl4, oif, 0, tos, RT_SCOPE_UNIVERSE, IPPROTO_UDP, 0,
+			   daddr, saddr, dport, sport, GLOBAL_ROOT_UID);
+}
+
+__rust_helper __be32 rust_helper_ip6_make_flowinfo(unsigned int tclass, __be32 flowlabel)
+{
+	return ip6_make_flowinfo(tclass, flowlabel);
+}
+
+__rust_helper void rust_helper_dst_hold(struct dst_entry *dst)
+{
+	dst_hold(dst);
+}
+
+__rust_helper struct dst_entry *rust_helper_dst_check(struct dst_entry *dst, u32 cookie)
+{
+	return dst_check(dst, cookie);
+}
+
+__rust_helper u32 rust_helper_rt6_get_cookie(struct dst_entry *dst)
+{
+	return rt6_get_cookie(dst_rt6_info(dst));
+}
+
+__rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
+{
+	return dst_mtu(dst);
+}
+
+__rust_helper struct net *rust_helper_dst_dev_net_rcu(const struct dst_entry *dst)
+{
+	return dst_dev_net_rcu(dst);
+}
+
+/* Room in front of and behind an IP packet that leaves by @dst. */
+__rust_helper unsigned int rust_helper_dst_headroom(const struct dst_entry *dst)
+{
+	return LL_RESERVED_SPACE(dst_dev_rcu(dst)) + dst->header_len;
+}
+
+__rust_helper unsigned int rust_helper_dst_tailroom(const struct dst_entry *dst)
+{
+	return READ_ONCE(dst_dev_rcu(dst)->needed_tailroom) + dst->trailer_len;
+}
+
+/* ---- sockets ---- */
+
+__rust_helper void *rust_helper_rcu_dereference_sk_user_data(const struct sock *sk)
+{
+	return rcu_dereference_sk_user_data(sk);
+}
+
+__rust_helper void rust_helper_inet_inc_convert_csum(struct sock *sk)
+{
+	inet_inc_convert_csum(sk);
+}
+
+__rust_helper void rust_helper_inet_dec_convert_csum(struct sock *sk)
+{
+	inet_dec_convert_csum(sk);
+}
+
+/*
+ * Gives the locks of a socket of ours classes of their own for lockdep: all UDP sockets
+ * share two otherwise, and the order in which user space's are taken is not ours. The
+ * macro pins this module for as long as the socket lives, which would make it
+ * impossible to unload; we close the socket ourselves before the module goes.
+ */
+__rust_helper void rust_helper_sock_reclassify(struct sock *sk)
+{
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+	static struct lock_class_key lock_key[2], slock_key[2];
+	int v6 = sk->sk_family == AF_INET6;
+
+	sock_lock_init_class_and_name(sk, "slock-RRXE", &slock_key[v6],
+				      "sk_lock-RRXE", &lock_key[v6]);
+	sk_owner_put(sk);
+	sk_owner_clear(sk);
+#endif
+}

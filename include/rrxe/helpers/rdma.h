@@ -40,3 +40,23 @@ __rust_helper void *rust_helper_sg_virt(struct scatterlist *sg)
 {
 	return sg_virt(sg);
 }
+
+__rust_helper unsigned int rust_helper_ib_device_refcount(struct ib_device *device)
+{
+	return refcount_read(&device->refcount);
+}
+
+__rust_helper bool rust_helper_netdev_is_registered(struct net_device *dev)
+{
+	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
+}
+
+__rust_helper void rust_helper_random_bytes(void *bytes, size_t len)
+{
+	get_random_bytes(bytes, len);
+}
+
+__rust_helper int rust_helper_notifier_from_errno(int err)
+{
+	return notifier_from_errno(err);
+}

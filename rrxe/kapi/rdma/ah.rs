@@ -12,7 +12,6 @@ use super::{
     Udata, //
 };
 use crate::kapi::bindings as b;
-use core::ffi::c_int;
 use kernel::{
     error::from_result,
     prelude::*, //
@@ -144,12 +143,6 @@ impl RocePath {
 pub(crate) trait AddressHandle<P: Provider<Ah = Self>>: Sized + Send + Sync {
     /// Makes an address handle. Process context, may sleep.
     fn create(pd: &Pd<P>, attr: &AhAttr, udata: &mut Udata<'_>) -> Result<Self>;
-
-    /// Changes where it leads.
-    fn modify(&self, attr: &AhAttr) -> Result;
-
-    /// Reports where it leads.
-    fn query(&self, attr: &mut AhAttr);
 }
 
 pub(super) unsafe extern "C" fn create_user<P: Provider>(
@@ -171,30 +164,6 @@ pub(super) unsafe extern "C" fn create_user<P: Provider>(
         unsafe { Ah::<P>::init(ah, data, ()) };
         Ok(0)
     })
-}
-
-pub(super) unsafe extern "C" fn modify<P: Provider>(
-    ah: *mut b::ib_ah,
-    attr: *mut b::rdma_ah_attr,
-) -> c_int {
-    from_result(|| {
-        // SAFETY: The core passes a live address handle.
-        let ah = unsafe { Ah::<P>::from_raw(ah) };
-        // SAFETY: The core passes a valid structure that it does not touch meanwhile.
-        ah.modify(AhAttr::from_ref(unsafe { &*attr }))?;
-        Ok(0)
-    })
-}
-
-pub(super) unsafe extern "C" fn query<P: Provider>(
-    ah: *mut b::ib_ah,
-    attr: *mut b::rdma_ah_attr,
-) -> c_int {
-    // SAFETY: The core passes a live address handle.
-    let ah = unsafe { Ah::<P>::from_raw(ah) };
-    // SAFETY: The core passes a valid structure that it does not touch meanwhile.
-    ah.query(AhAttr::from_mut(unsafe { &mut *attr }));
-    0
 }
 
 pub(super) unsafe extern "C" fn destroy<P: Provider>(ah: *mut b::ib_ah, _flags: u32) -> c_int {

@@ -19,15 +19,9 @@ use crate::kapi::{
         SpinLockBh, //
     },
 };
-use core::{
-    ffi::{
-        c_int,
-        c_uint, //
-    },
-    ptr::{
-        self,
-        NonNull, //
-    },
+use core::ptr::{
+    self,
+    NonNull, //
 };
 use kernel::{
     error::from_result,

@@ -11,10 +11,7 @@
 //! module, none of whose code it needs: the `vm_operations_struct` is the core's.
 
 use crate::kapi::bindings as b;
-use core::{
-    ffi::c_int,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     error::{
         from_result,

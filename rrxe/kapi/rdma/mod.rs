@@ -59,6 +59,7 @@ pub(crate) use self::{
     device::{
         Device,
         DeviceAttr,
+        DeviceCaps,
         IbDevice,
         ProviderDevice, //
     },
@@ -79,7 +80,6 @@ pub(crate) use self::{
         Shared, //
     },
     mr::{
-        AccessFlags,
         MemoryRegion,
         UserRegion, //
     },
@@ -94,11 +94,12 @@ pub(crate) use self::{
     pd::ProtectionDomain,
     port::{
         CoreCaps,
-        Mtu,
-        PortAttr,
-        PortState, //
+        PortAttr, //
     },
-    provider::Provider,
+    provider::{
+        Provider,
+        DRIVER_RXE, //
+    },
     qp::{
         QpCaps,
         QpInit,
@@ -106,10 +107,8 @@ pub(crate) use self::{
         QueuePair, //
     },
     qp_attr::{
-        AttrMask,
         QpAttr,
-        QpModify,
-        QpState, //
+        QpModify, //
     },
     registry::{
         register,
@@ -119,8 +118,7 @@ pub(crate) use self::{
     ucontext::UserContext,
     udata::Udata,
     umem::{
-        Extent,
-        Extents,
+        Chunks,
         Umem, //
     },
 };

@@ -14,91 +14,10 @@ use crate::kapi::{
     bindings as b,
     error::eopnotsupp, //
 };
-use core::ffi::c_int;
 use kernel::{
     error::from_result,
     prelude::*, //
 };
-
-/// What may be done with memory ([`enum ib_access_flags`]).
-///
-/// [`enum ib_access_flags`]: srctree/include/rdma/ib_verbs.h
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AccessFlags(u32);
-
-macro_rules! access_flags {
-    ($($(#[$doc:meta])* $name:ident = $raw:ident;)*) => {
-        impl AccessFlags {
-            $(
-                $(#[$doc])*
-                pub(crate) const $name: Self = Self(b::$raw);
-            )*
-        }
-    };
-}
-
-access_flags! {
-    /// The device may write for its own user: receives, READ responses.
-    LOCAL_WRITE = ib_access_flags_IB_ACCESS_LOCAL_WRITE;
-    /// The peer may write.
-    REMOTE_WRITE = ib_access_flags_IB_ACCESS_REMOTE_WRITE;
-    /// The peer may read.
-    REMOTE_READ = ib_access_flags_IB_ACCESS_REMOTE_READ;
-    /// The peer may do atomic operations.
-    REMOTE_ATOMIC = ib_access_flags_IB_ACCESS_REMOTE_ATOMIC;
-    /// Windows may be bound to it.
-    MW_BIND = ib_access_flags_IB_ACCESS_MW_BIND;
-    /// Addresses count from 0.
-    ZERO_BASED = ib_access_flags_IB_ZERO_BASED;
-    /// Pages come and go as they are used.
-    ON_DEMAND = ib_access_flags_IB_ACCESS_ON_DEMAND;
-    /// The peer may ask for its writes to be visible to all.
-    FLUSH_GLOBAL = ib_access_flags_IB_ACCESS_FLUSH_GLOBAL;
-    /// The peer may ask for its writes to survive a power failure.
-    FLUSH_PERSISTENT = ib_access_flags_IB_ACCESS_FLUSH_PERSISTENT;
-    /// Flags a driver may ignore.
-    OPTIONAL = ib_access_flags_IB_ACCESS_OPTIONAL;
-}
-
-impl AccessFlags {
-    pub(super) fn from_raw(flags: c_int) -> Self {
-        Self(flags as u32)
-    }
-
-    pub(super) fn into_raw(self) -> c_int {
-        self.0 as c_int
-    }
-
-    /// The bits, as in C.
-    pub(crate) const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// Takes the bits, as in C.
-    pub(crate) const fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    /// Whether all of `other` is allowed.
-    pub(crate) const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// What either allows.
-    pub(crate) const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// What is allowed and not in `other`.
-    pub(crate) const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Whether nothing is allowed.
-    pub(crate) const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-}
 
 /// A range of a user process' memory that is to be registered.
 #[derive(Clone, Copy, Debug)]
@@ -109,14 +28,14 @@ pub(crate) struct UserRegion {
     pub(crate) length: u64,
     /// What the device and the peer call its first byte.
     pub(crate) iova: u64,
-    /// What may be done with it.
-    pub(crate) access: AccessFlags,
+    /// What may be done with it: bits of `enum ib_access_flags`.
+    pub(crate) access: u32,
 }
 
 impl UserRegion {
     /// Pins the pages of the region, in the calling process. May sleep.
     pub(crate) fn pin<P: Provider>(&self, pd: &Pd<P>) -> Result<Umem> {
-        Umem::pin(pd.device().ib(), self.start, self.length, self.access)
+        Umem::pin(pd.device(), self)
     }
 }
 
@@ -157,7 +76,7 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
             start,
             length,
             iova,
-            access: AccessFlags::from_raw(access),
+            access: access as u32,
         };
 
         let memory = KBox::<Mr<P>>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;

@@ -9,7 +9,6 @@ use super::{
     Udata, //
 };
 use crate::kapi::bindings as b;
-use core::ffi::c_int;
 use kernel::{
     error::from_result,
     prelude::*, //

@@ -13,7 +13,11 @@ use super::{
     QueuePair,
     UserContext, //
 };
+use crate::kapi::bindings as b;
 use kernel::ThisModule;
+
+/// [`Provider::DRIVER_ID`] of soft RoCE version 2.
+pub(crate) const DRIVER_RXE: u32 = b::rdma_driver_id_RDMA_DRIVER_RXE;
 
 /// One RDMA driver: what stands behind each kind of verbs object.
 ///

@@ -13,7 +13,6 @@ use super::{
         Qp, //
     },
     qp_attr::{
-        AttrMask,
         QpAttr,
         QpModify, //
     },
@@ -24,10 +23,7 @@ use crate::kapi::{
     bindings as b,
     error::eopnotsupp, //
 };
-use core::{
-    ffi::c_int,
-    marker::PhantomData, //
-};
+use core::marker::PhantomData;
 use kernel::{
     error::from_result,
     prelude::*, //
@@ -192,8 +188,9 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
 
     /// Reports state and attributes into `attr`, and returns the sizes.
     ///
-    /// `mask` says what the caller wants to know; more may be reported.
-    fn query(&self, attr: &mut QpAttr, mask: AttrMask) -> Result<QpCaps>;
+    /// `mask` says what the caller wants to know, as bits of `enum ib_qp_attr_mask`; more may
+    /// be reported.
+    fn query(&self, attr: &mut QpAttr, mask: u32) -> Result<QpCaps>;
 
     /// Looks at the send queue: user space has put requests there.
     ///
@@ -277,7 +274,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         let object = unsafe { Qp::<P>::from_raw(qp) };
         // SAFETY: The core passes a place for attributes that it does not touch meanwhile.
         let attr = unsafe { QpAttr::clear(attr) };
-        let caps = object.query(attr, AttrMask::from_raw(mask))?;
+        let caps = object.query(attr, mask as u32)?;
         caps.write_to(attr.caps_mut());
 
         // SAFETY: As for `attr`; zeroes are a valid structure, and leave nothing to leak.

@@ -38,6 +38,7 @@ use core::{
     ops::{Deref, DerefMut},
     pin::Pin,
 };
+use pin_init::Wrapper;
 use kernel::{
     prelude::*,
     sync::atomic::{ordering, Atomic},

@@ -116,7 +116,7 @@ impl<T: Expire> Timer<T> {
     ///
     /// To be called by the C timer of a [`Timer`] of this type only.
     unsafe extern "C" fn run(timer: *mut b::hrtimer) -> b::hrtimer_restart {
-        let opaque = Opaque::cast_from(timer);
+        let opaque = Opaque::cast_from(timer).cast_mut();
         // SAFETY: By the type invariant the C timer is this field of a `Timer`.
         let this = unsafe { kernel::container_of!(opaque, Self, timer) };
         // SAFETY: The drop of the `Timer` waits for this call, so it is alive; only `&self` methods

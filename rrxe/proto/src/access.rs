@@ -2,7 +2,10 @@
 
 //! What may be done to memory, and through a queue pair.
 
-use core::ops::{BitAnd, BitOr};
+use core::ops::{
+    BitAnd,
+    BitOr, //
+};
 
 /// Set of access rights. The bits are those of the verbs' `ib_access_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -23,7 +23,10 @@
 
 use core::mem::size_of;
 
-use crate::wire::{Bth, ICRC_LEN};
+use crate::wire::{
+    Bth,
+    ICRC_LEN, //
+};
 
 /// What stands for the local route header, which Ethernet does not have.
 pub const MASKED_LRH: [u8; 8] = [0xff; 8];

@@ -58,10 +58,18 @@ pub mod wire;
 
 pub use crate::{
     access::Access,
-    key::{Imm, Key, Pkey, Qkey},
+    key::{
+        Imm,
+        Key,
+        Pkey,
+        Qkey, //
+    },
     mtu::PathMtu,
     opcode::Opcode,
-    psn::{Msn, Psn},
+    psn::{
+        Msn,
+        Psn, //
+    },
     qpn::Qpn,
     time::Instant, //
 };

@@ -2,9 +2,15 @@
 
 //! BTH opcodes, and the one table that every length and rule about them is derived from.
 
-use core::{fmt, mem::size_of};
+use core::{
+    fmt,
+    mem::size_of, //
+};
 
-use crate::{mtu::PathMtu, wire};
+use crate::{
+    mtu::PathMtu,
+    wire, //
+};
 
 /// Opcode byte of a base transport header. Any value may arrive; [`info`](Self::info) tells which
 /// ones mean something.
@@ -338,7 +344,13 @@ macro_rules! opcodes {
     };
 }
 
-use PayloadRule::{Any, Empty, Exactly, Full, Rest};
+use PayloadRule::{
+    Any,
+    Empty,
+    Exactly,
+    Full,
+    Rest, //
+};
 
 opcodes! {
     RC_SEND_FIRST              = 0x00: Rc Send First []                          Full;

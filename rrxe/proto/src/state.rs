@@ -276,7 +276,15 @@ pub struct Attributes {
 /// The attributes of a transition, [`STATE`](AttrMask::STATE) aside, or `None` if there is no such
 /// transition.
 pub fn attributes(service: Service, from: QpState, to: QpState) -> Option<Attributes> {
-    use QpState::{Error, Init, Reset, Rtr, Rts, Sqd, Sqe};
+    use QpState::{
+        Error,
+        Init,
+        Reset,
+        Rtr,
+        Rts,
+        Sqd,
+        Sqe, //
+    };
 
     if service == Service::Rc && (from, to) == (Sqe, Rts) {
         return None;

@@ -80,7 +80,7 @@ ktap_report() {
 		echo "ok $number - $name $took"
 	elif [[ $rc -eq 4 ]]; then
 		echo "ok $number - $name # SKIP $(cat "$KTAP_DIR/why" 2>/dev/null)"
-	elif [[ $-e $KTAP_DIR/expected ]]; then
+	elif [[ -e $KTAP_DIR/expected ]]; then
 		tail -n 5 "$KTAP_DIR/log" | ktap_comment
 		echo "ok $number - $name # XFAIL $(< "$KTAP_DIR/expected")"
 	else

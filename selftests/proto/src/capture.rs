@@ -2,7 +2,10 @@
 
 //! Packets of the captures in `selftests/golden`.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path, //
+};
 
 /// A RoCEv2 packet as captured.
 pub struct Captured {

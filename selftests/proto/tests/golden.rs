@@ -5,12 +5,25 @@
 use std::collections::BTreeMap;
 
 use rrxe_proto::{
-    icrc::{finish, MaskedHeaders},
-    opcode::{self, Opcode},
-    wire::{HeaderBuf, HeaderSpec, Packet},
+    icrc::{
+        finish,
+        MaskedHeaders, //
+    },
+    opcode::{
+        self,
+        Opcode, //
+    },
+    wire::{
+        HeaderBuf,
+        HeaderSpec,
+        Packet, //
+    },
     PathMtu, //
 };
-use rrxe_proto_tests::capture::{self, Captured};
+use rrxe_proto_tests::capture::{
+    self,
+    Captured, //
+};
 
 const FILES: [(&str, usize); 3] = [
     ("rxe-7.2.12-v4.pcap", 300),

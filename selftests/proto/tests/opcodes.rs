@@ -3,7 +3,15 @@
 //! The opcode table, against lengths and rules written down by hand.
 
 use rrxe_proto::{
-    opcode::{Opcode, OpcodeInfo, Position, Suffix, Transport, MAX_HEADER_LEN, TABLE},
+    opcode::{
+        Opcode,
+        OpcodeInfo,
+        Position,
+        Suffix,
+        Transport,
+        MAX_HEADER_LEN,
+        TABLE, //
+    },
     PathMtu, //
 };
 

@@ -3,7 +3,12 @@
 //! Every transition of a queue pair with every attribute, against a table in words.
 
 use proptest::prelude::*;
-use rrxe_proto::state::{check_transition, AttrMask, QpState, Service};
+use rrxe_proto::state::{
+    check_transition,
+    AttrMask,
+    QpState,
+    Service, //
+};
 
 /// From, to, services, what must be given `/` what may be. A transition without a line does not
 /// exist. `DGRAM` stands for `UD` and `GSI`, `CONN` for `RC` and `UC`, `ALL` for all.

@@ -4,13 +4,22 @@
 
 use core::fmt;
 
-use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 use crate::{
     psn::Msn,
     status::NakCode,
     timers::RnrTimer,
-    wire::bth::{from_be24, to_be24}, //
+    wire::bth::{
+        from_be24,
+        to_be24, //
+    }, //
 };
 
 /// Acknowledge extended transport header, 4 bytes.

@@ -4,8 +4,17 @@
 
 use core::fmt;
 
-use zerocopy::byteorder::{BigEndian, U16};
-use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::byteorder::{
+    BigEndian,
+    U16, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 use crate::{
     key::Pkey,

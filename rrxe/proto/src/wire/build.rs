@@ -4,18 +4,27 @@
 
 use core::mem::size_of;
 
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::{
+    Immutable,
+    IntoBytes, //
+};
 
 use crate::{
     key::Pkey,
-    opcode::{PayloadRule, MAX_HEADER_LEN},
+    opcode::{
+        PayloadRule,
+        MAX_HEADER_LEN, //
+    },
     psn::Psn,
     qpn::Qpn,
     wire::{
-        kind::{Kind, Sink},
+        kind::{
+            Kind,
+            Sink, //
+        },
         packet::ICRC_LEN,
         Bth, //
-    },
+    }, //
 };
 
 /// All that the headers of a packet tell.

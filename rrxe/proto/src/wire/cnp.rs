@@ -2,7 +2,13 @@
 
 //! What follows the BTH of a congestion notification.
 
-use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 /// The 16 reserved bytes of a congestion notification: sent as zeros, not looked at.
 #[derive(

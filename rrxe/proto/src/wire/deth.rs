@@ -4,13 +4,25 @@
 
 use core::fmt;
 
-use zerocopy::byteorder::{BigEndian, U32};
-use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::byteorder::{
+    BigEndian,
+    U32, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 use crate::{
     key::Qkey,
     qpn::Qpn,
-    wire::bth::{from_be24, to_be24}, //
+    wire::bth::{
+        from_be24,
+        to_be24, //
+    }, //
 };
 
 /// Datagram extended transport header, 8 bytes.

@@ -2,7 +2,13 @@
 
 //! Immediate data header.
 
-use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 use crate::key::Imm;
 

@@ -2,12 +2,27 @@
 
 //! What a packet is, with exactly the extension headers that such a packet has.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout, //
+};
 
 use crate::{
     access::Access,
-    key::{Imm, Key},
-    opcode::{Opcode, OpcodeInfo, Operation, Position, Suffix, Transport},
+    key::{
+        Imm,
+        Key, //
+    },
+    opcode::{
+        Opcode,
+        OpcodeInfo,
+        Operation,
+        Position,
+        Suffix,
+        Transport, //
+    },
     wire::{
         Aeth,
         AtomicAckEth,
@@ -18,7 +33,7 @@ use crate::{
         Ieth,
         ImmDt,
         Reth, //
-    },
+    }, //
 };
 
 /// A packet but for its BTH and payload.

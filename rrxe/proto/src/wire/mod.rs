@@ -19,18 +19,45 @@ mod packet;
 mod reth;
 
 pub use self::{
-    aeth::{Aeth, Credits, ReservedSyndrome, Syndrome},
-    atomic::{AtomicAckEth, AtomicEth},
+    aeth::{
+        Aeth,
+        Credits,
+        ReservedSyndrome,
+        Syndrome, //
+    },
+    atomic::{
+        AtomicAckEth,
+        AtomicEth, //
+    },
     bth::Bth,
-    build::{HeaderBuf, HeaderSpec},
+    build::{
+        HeaderBuf,
+        HeaderSpec, //
+    },
     cnp::CnpReserved,
     deth::Deth,
-    feth::{Feth, Placement, Selectivity},
+    feth::{
+        Feth,
+        Placement,
+        Selectivity, //
+    },
     ieth::Ieth,
     immdt::ImmDt,
     kind::{
-        Kind, RcRequest, RcResponse, ReadResponsePart, SendEnd, SendPart, UcRequest, WritePart,
+        Kind,
+        RcRequest,
+        RcResponse,
+        ReadResponsePart,
+        SendEnd,
+        SendPart,
+        UcRequest,
+        WritePart, //
     },
-    packet::{Headers, Packet, ParseError, ICRC_LEN},
+    packet::{
+        Headers,
+        Packet,
+        ParseError,
+        ICRC_LEN, //
+    },
     reth::Reth, //
 };

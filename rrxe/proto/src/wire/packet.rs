@@ -11,7 +11,10 @@ use crate::{
     opcode::OpcodeInfo,
     psn::Psn,
     qpn::Qpn,
-    wire::{Bth, Kind}, //
+    wire::{
+        Bth,
+        Kind, //
+    }, //
 };
 
 /// Bytes of the invariant CRC that ends every packet.
@@ -55,8 +58,7 @@ impl Headers {
     ///
     /// # Errors
     ///
-    /// The first of these that holds: [`HeadTooShort`](ParseError::HeadTooShort) or
-    /// [`Truncated`](ParseError::Truncated) without a whole BTH; version; opcode; length; head.
+    /// What is found first, in this order: no whole BTH, version, opcode, length, no whole headers.
     pub fn parse(head: &[u8], total_len: usize) -> Result<Self, ParseError> {
         let needs = |needed: usize| match total_len.checked_sub(ICRC_LEN) {
             Some(len) if len >= needed => ParseError::HeadTooShort { needed },

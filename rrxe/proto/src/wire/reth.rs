@@ -4,8 +4,18 @@
 
 use core::fmt;
 
-use zerocopy::byteorder::{BigEndian, U32, U64};
-use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::byteorder::{
+    BigEndian,
+    U32,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 use crate::key::Key;
 

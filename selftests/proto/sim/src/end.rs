@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One end of a connection: carries out what both sides of the engine decide, as a data path would.
+
+mod answering;
+mod asking;
+
+pub use asking::{config, mtu, request};
+
+use rrxe_proto::wire::Packet;
+
+use self::answering::Answering;
+use self::asking::{Asking, Burst};
+use crate::agenda::Nanos;
+use crate::frame::Frame;
+use crate::program::Flow;
+use crate::reference::{Reference, Violation};
+use crate::rng::Rng;
+use crate::scenario::{EndPlan, Incident};
+use crate::watch::{Circumstances, Watch};
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct End {
+    index: usize,
+    flow: Flow,
+    budget: u32,
+    asking: Asking,
+    answering: Answering,
+    life: Life,
+}
+
+/// The state of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Ready,
+    /// In error because a work of its own failed.
+    Failed,
+    /// In error for another reason.
+    Aborted,
+}
+
+/// What an end sends.
+pub struct Sent {
+    /// Frames in order.
+    pub frames: Vec<Frame>,
+    /// There may be more to send.
+    pub more: bool,
+    /// The responder has nothing more to say.
+    pub answered: bool,
+}
+
+impl End {
+    /// End number `index`, with its plan and that of its peer.
+    pub fn new(index: usize, plan: &EndPlan, peer: &EndPlan, mut rng: Rng) -> Self {
+        Self {
+            index,
+            flow: plan.flow.clone(),
+            budget: plan.budget,
+            asking: Asking::new(plan, rng.fork()),
+            answering: Answering::new(plan, peer, rng.fork()),
+            life: Life::Ready,
+        }
+    }
+
+    /// The queue pair number of an end.
+    pub fn qpn(index: usize) -> u32 {
+        asking::qpn(index).get()
+    }
+
+    /// Whether its queue pair is in the error state.
+    pub fn is_dead(&self) -> bool {
+        self.life != Life::Ready
+    }
+
+    /// When the engine wants to be called.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.asking.next_deadline()
+    }
+
+    /// Posts works that are due.
+    pub fn post_works(&mut self, now: Nanos) -> bool {
+        self.asking.post(now, &self.flow)
+    }
+
+    /// Posts receives that are due.
+    pub fn post_receives(&mut self, now: Nanos) {
+        self.answering.post(now);
+    }
+
+    /// Calls the engine's timer.
+    pub fn on_timeout(&mut self, now: Nanos) {
+        self.asking.on_timeout(now);
+    }
+
+    /// Lets an incident happen.
+    pub fn incident(
+        &mut self,
+        incident: Incident,
+        own: &mut Watch,
+        peer: &Watch,
+    ) -> Result<(), Violation> {
+        match incident {
+            Incident::Drain => {
+                self.asking.engine().drain();
+                own.observer.drain(true);
+            }
+            Incident::Resume => {
+                self.asking.engine().resume();
+                own.observer.drain(false);
+            }
+            Incident::Invalidate { rkey } => {
+                self.answering.memory().invalidate(rkey);
+            }
+            Incident::Error => self.die(Life::Aborted, peer)?,
+        }
+        Ok(())
+    }
+
+    /// Takes a frame in. What came of it is told.
+    pub fn on_frame(
+        &mut self,
+        now: Nanos,
+        frame: &Frame,
+        own: &mut Watch,
+        peer: &mut Watch,
+    ) -> Result<String, Violation> {
+        let packet = Packet::parse(frame.transport())
+            .map_err(|error| format!("a good packet is refused: {error:?}"))?;
+        let (headers, payload) = (packet.headers(), packet.payload());
+        if headers.info().is_response() {
+            return self.asking.on_response(now, headers, payload, own);
+        }
+        let said = self.answering.on_request(headers, payload, peer)?;
+        if said.fatal {
+            self.die(Life::Aborted, peer)?;
+        }
+        Ok(said.line)
+    }
+
+    /// Sends what there is to send, responses first.
+    pub fn transmit(&mut self, now: Nanos, own: &Watch) -> Result<Sent, Violation> {
+        let mut sent = Sent { frames: Vec::new(), more: true, answered: false };
+        let mut left = self.budget;
+        while left > 0 {
+            let burst = match self.answering.transmit(self.index, left)? {
+                Some(burst) => burst,
+                None => {
+                    sent.answered = true;
+                    if self.is_dead() {
+                        sent.more = false;
+                        return Ok(sent);
+                    }
+                    match self.asking.transmit(now, self.index, left, own)? {
+                        Some(burst) => burst,
+                        None => {
+                            sent.more = false;
+                            return Ok(sent);
+                        }
+                    }
+                }
+            };
+            let Burst { frames, whole } = burst;
+            left -= frames.len() as u32;
+            sent.frames.extend(frames);
+            if !whole {
+                return Ok(sent);
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Reports completions.
+    pub fn complete(
+        &mut self,
+        harmed: bool,
+        peer_dead: bool,
+        own: &mut Watch,
+        peer: &Watch,
+        said: &mut Vec<String>,
+    ) -> Result<(), Violation> {
+        let aborted = self.life == Life::Aborted;
+        let about = Circumstances { harmed, aborted, peer_dead };
+        if self.asking.complete(about, own, said)? {
+            self.die(Life::Failed, peer)?;
+        }
+        Ok(())
+    }
+
+    /// Judges what is true after every step.
+    pub fn check(&mut self, own: &Watch) -> Result<(), Violation> {
+        if self.is_dead() {
+            return match self.asking.next_deadline() {
+                Some(_) => Err("a deadline in the error state".into()),
+                None => Ok(()),
+            };
+        }
+        self.asking.check(own)
+    }
+
+    /// Judges the memory that the peer worked on.
+    pub fn memory_is(&self, reference: &Reference) -> Result<(), Violation> {
+        self.answering.memory_is(reference)
+    }
+
+    fn die(&mut self, life: Life, peer: &Watch) -> Result<(), Violation> {
+        if self.is_dead() {
+            return Ok(());
+        }
+        self.life = life;
+        self.asking.engine().enter_error();
+        self.answering.engine().enter_error();
+        self.answering.flush(peer)
+    }
+}

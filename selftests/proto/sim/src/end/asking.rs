@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send side of an end: posts works, sends requests, takes in responses, reports completions.
+
+use rrxe_proto::mtu::PathMtu;
+use rrxe_proto::psn::Psn;
+use rrxe_proto::rc::{
+    Operation, Placement, Request, RequestFlags, Requester, Response, RetryLimit, SendConfig, Window,
+};
+use rrxe_proto::status::WcStatus;
+use rrxe_proto::time::Instant;
+use rrxe_proto::timers::AckTimeout;
+use rrxe_proto::wire::Headers;
+use rrxe_proto::{Imm, Key, Pkey, Qpn};
+
+use crate::agenda::Nanos;
+use crate::frame::Frame;
+use crate::program::{Flow, Op, Settings, Work};
+use crate::queue::SendRing;
+use crate::reference::Violation;
+use crate::rng::Rng;
+use crate::scenario::EndPlan;
+use crate::watch::{Circumstances, Watch, WorkDone};
+
+/// The send side of an end.
+#[derive(Debug)]
+pub struct Asking {
+    engine: Requester,
+    ring: SendRing,
+    depth: usize,
+    posted: usize,
+    completed: usize,
+    /// What was placed for each work.
+    placed: Vec<Vec<u8>>,
+    unsent_per_mille: u32,
+    rng: Rng,
+}
+
+/// One plan carried out.
+pub struct Burst {
+    /// What goes out.
+    pub frames: Vec<Frame>,
+    /// Whether it was all of the plan.
+    pub whole: bool,
+}
+
+impl Asking {
+    pub(super) fn new(plan: &EndPlan, rng: Rng) -> Self {
+        let settings = &plan.flow.settings;
+        Self {
+            engine: Requester::new(mtu(settings), Psn::truncate(settings.psn), config(settings)),
+            ring: SendRing::new(plan.depth),
+            depth: plan.depth as usize,
+            posted: 0,
+            completed: 0,
+            placed: vec![Vec::new(); plan.flow.works.len()],
+            unsent_per_mille: plan.unsent_per_mille,
+            rng,
+        }
+    }
+
+    pub(super) fn engine(&mut self) -> &mut Requester {
+        &mut self.engine
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        self.engine.next_deadline().map(Instant::as_nanos)
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Nanos) {
+        self.engine.on_timeout(Instant::from_nanos(now));
+    }
+
+    /// Posts what is due and fits. True if there was anything.
+    pub(super) fn post(&mut self, now: Nanos, flow: &Flow) -> bool {
+        let before = self.posted;
+        while let Some(work) = flow.works.get(self.posted) {
+            if work.at > now || self.posted - self.completed >= self.depth {
+                break;
+            }
+            self.ring.store(self.engine.tail(), request(work));
+            self.engine.post();
+            self.posted += 1;
+        }
+        self.posted > before
+    }
+
+    /// Sends one plan of at most `budget` packets.
+    pub(super) fn transmit(
+        &mut self,
+        now: Nanos,
+        end: usize,
+        budget: u32,
+        own: &Watch,
+    ) -> Result<Option<Burst>, Violation> {
+        let instant = Instant::from_nanos(now);
+        let Some(plan) = self.engine.poll_transmit(instant, budget, &self.ring) else {
+            return Ok(None);
+        };
+        let index = plan.wqe().get() as usize;
+        let work = &own.reference.flow().works[index];
+        if plan.count() == 0 || plan.count() > budget {
+            return Err(format!("a plan of {} packets, budget {budget}", plan.count()));
+        }
+        if work.local_fault && !work.op.takes_credit() {
+            self.engine.fail(plan.wqe(), WcStatus::LocalProtection);
+            return Ok(Some(Burst { frames: Vec::new(), whole: true }));
+        }
+        let unsent = self.rng.chance(self.unsent_per_mille);
+        let count = if unsent { self.rng.below(plan.count().into()) as u32 } else { plan.count() };
+        let mut frames = Vec::new();
+        for packet in plan.packets().take(count as usize) {
+            let spec = packet.header(qpn(end ^ 1), Pkey::DEFAULT);
+            let span = packet.offset as usize..packet.offset as usize + packet.len as usize;
+            let payload = if packet.len == 0 { &[][..] } else { &work.payload[span] };
+            frames.push(Frame::new(end & 1, end, &spec, payload));
+        }
+        if frames.len() != count as usize {
+            return Err(format!("a plan of {} packets has {}", plan.count(), frames.len()));
+        }
+        if unsent {
+            self.engine.unsent(instant, plan.psn().wrapping_add(count), &self.ring);
+            if self.engine.next_deadline().is_none() {
+                return Err("packets are unsent and there is no deadline".into());
+            }
+        }
+        Ok(Some(Burst { frames, whole: !unsent }))
+    }
+
+    /// Takes in a response. What the engine made of it is told.
+    pub(super) fn on_response(
+        &mut self,
+        now: Nanos,
+        headers: &Headers,
+        payload: &[u8],
+        own: &Watch,
+    ) -> Result<String, Violation> {
+        let response = Response::from_headers(headers).ok_or("a response is not taken for one")?;
+        let placement = self.engine.on_response(Instant::from_nanos(now), &response, &self.ring);
+        let works = &own.reference.flow().works;
+        match placement {
+            Placement::Read { wqe, offset, len } => {
+                let index = wqe.get() as usize;
+                let work = works.get(index).ok_or("data placed for no work")?;
+                if work.local_fault {
+                    self.engine.fail(wqe, WcStatus::LocalProtection);
+                    return Ok("local fault".into());
+                }
+                let place = &mut self.placed[index];
+                if len as usize != payload.len() || !work.op.is_read() {
+                    return Err(format!("work {index}: {len} of {} bytes placed", payload.len()));
+                }
+                if offset as usize != place.len() {
+                    return Err(format!("READ {index}: placed at {offset}, {} is due", place.len()));
+                }
+                place.extend_from_slice(payload);
+                if place.len() > work.len as usize {
+                    return Err(format!("READ {index}: {} bytes placed", place.len()));
+                }
+            }
+            Placement::Atomic { wqe, original } => {
+                let index = wqe.get() as usize;
+                let work = works.get(index).ok_or("a value placed for no work")?;
+                if !work.op.is_atomic() || !self.placed[index].is_empty() {
+                    return Err(format!("a value placed for work {index}, {:?}", work.op));
+                }
+                if work.local_fault {
+                    self.engine.fail(wqe, WcStatus::LocalProtection);
+                    return Ok("local fault".into());
+                }
+                self.placed[index] = original.to_le_bytes().to_vec();
+            }
+            Placement::None | Placement::Dropped(_) => {}
+        }
+        Ok(format!("{placement:?}"))
+    }
+
+    /// Reports what is done. True if a work failed, so that the queue pair is in error.
+    pub(super) fn complete(
+        &mut self,
+        about: Circumstances,
+        own: &mut Watch,
+        said: &mut Vec<String>,
+    ) -> Result<bool, Violation> {
+        let mut broken = false;
+        while let Some(done) = self.engine.poll_completion(&self.ring) {
+            let index = done.wqe.get() as usize;
+            said.push(format!("work {index} completes: {:?}", done.status));
+            if index >= self.posted {
+                return Err(format!("work {index} completed before it was posted"));
+            }
+            own.work_done(
+                WorkDone {
+                    index,
+                    status: done.status.code(),
+                    reported: done.reported,
+                    placed: &self.placed[index],
+                },
+                about,
+            )?;
+            self.ring.release(done.wqe);
+            self.completed += 1;
+            broken |= !matches!(done.status, WcStatus::Success | WcStatus::WrFlush);
+        }
+        Ok(broken)
+    }
+
+    /// Whatever is true after every step.
+    pub(super) fn check(&self, own: &Watch) -> Result<(), Violation> {
+        let settings = &own.reference.flow().settings;
+        let armed = self.engine.next_deadline().is_some();
+        if own.awaits_response() && settings.timeout != 0 && !armed {
+            return Err("a response is awaited without a deadline".into());
+        }
+        if self.engine.head().get() as usize != self.completed
+            || self.engine.tail().get() as usize != self.posted
+        {
+            return Err("head and tail differ from what was completed and posted".into());
+        }
+        Ok(())
+    }
+}
+
+/// The number of the queue pair of an end.
+pub(super) fn qpn(end: usize) -> Qpn {
+    Qpn::truncate(0x11 + end as u32)
+}
+
+/// The path MTU of a flow.
+pub fn mtu(settings: &Settings) -> PathMtu {
+    PathMtu::fitting(settings.mtu).expect("a path MTU")
+}
+
+/// The requester's attributes of a flow.
+pub fn config(settings: &Settings) -> SendConfig {
+    SendConfig {
+        timeout: AckTimeout::new(settings.timeout).expect("five bits"),
+        retry: RetryLimit::from_retry_cnt(settings.retry_cnt),
+        rnr_retry: RetryLimit::from_rnr_retry(settings.rnr_retry),
+        max_rd_atomic: settings.max_rd_atomic,
+        window: Window { bytes: settings.window_bytes, packets: settings.window_packets },
+    }
+}
+
+/// A work as the engine wants it.
+pub fn request(work: &Work) -> Request {
+    let operation = match work.op {
+        Op::Send => Operation::Send,
+        Op::SendImm(imm) => Operation::SendImm(Imm(imm)),
+        Op::SendInv(key) => Operation::SendInv(Key(key)),
+        Op::Write { va, rkey } => Operation::Write { va, rkey: Key(rkey) },
+        Op::WriteImm { va, rkey, imm } => {
+            Operation::WriteImm { va, rkey: Key(rkey), imm: Imm(imm) }
+        }
+        Op::Read { va, rkey } => Operation::Read { va, rkey: Key(rkey) },
+        Op::CompareSwap { va, rkey, compare, swap } => {
+            Operation::CompareSwap { va, rkey: Key(rkey), compare, swap }
+        }
+        Op::FetchAdd { va, rkey, add } => Operation::FetchAdd { va, rkey: Key(rkey), add },
+    };
+    let flags =
+        RequestFlags { signaled: work.signaled, solicited: work.solicited, fence: work.fence };
+    Request::new(operation, work.len, flags).expect("a valid work")
+}
