@@ -2,10 +2,7 @@
 
 //! Completion queue: the kernel produces, user space consumes.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 use rrxe_proto::{
     status::{
         WcOpcode,
@@ -17,7 +14,7 @@ use rrxe_proto::{
 };
 use zerocopy::transmute;
 
-use crate::kapi::shmem::MmapTable;
+use crate::kapi::rdma::Udata;
 
 use super::{
     abi::{
@@ -147,17 +144,15 @@ pub(crate) struct CompletionRing {
 }
 
 impl CompletionRing {
-    /// Makes a queue for at least `entries` completions, to be mapped by the owner of `table`. May
-    /// sleep.
+    /// Makes a queue for at least `entries` completions. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`; and those of
-    /// [`Offer::new`](crate::kapi::shmem::Offer::new).
-    pub(crate) fn new(table: &Arc<MmapTable>, entries: u32) -> Result<Self> {
+    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`.
+    pub(crate) fn new(entries: u32) -> Result<Self> {
         let geometry = Geometry::new(entries, ELEMENT).ok_or(EINVAL)?;
         Ok(Self {
-            ring: SharedRing::new(table, geometry)?,
+            ring: SharedRing::new(geometry)?,
             producer: 0,
         })
     }
@@ -167,9 +162,14 @@ impl CompletionRing {
         self.ring.geometry().capacity()
     }
 
-    /// How user space maps the queue.
-    pub(crate) fn mm_info(&self) -> MmInfo {
-        self.ring.mm_info()
+    /// Lets the calling process map the queue, and gives what its library needs to do so. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Udata::share`].
+    pub(crate) fn share(&self, udata: &mut Udata<'_>) -> Result<MmInfo> {
+        self.ring.share(udata)
     }
 
     /// How many completions user space has not polled, as far as is known now.

@@ -2,8 +2,6 @@
 
 //! The completion queue.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use rrxe_proto::{
     status::{WcOpcode, WcStatus},
@@ -12,14 +10,15 @@ use rrxe_proto::{
 
 use crate::{
     ring::{abi::wc_flags, CompletionRing, Datagram, Wc, WcExtra},
-    shmem::MmapTable,
+    shmem::Udata,
     user::Mapping,
 };
 
 fn make(entries: u32) -> (CompletionRing, Mapping) {
-    let table = Arc::<MmapTable>::default();
-    let ring = CompletionRing::new(&table, entries).unwrap();
-    (ring, Mapping::latest(&table))
+    let ring = CompletionRing::new(entries).unwrap();
+    let mut udata = Udata::default();
+    ring.share(&mut udata).unwrap();
+    (ring, Mapping::latest(&udata))
 }
 
 fn wc(wr_id: u64) -> Wc {
@@ -42,7 +41,7 @@ fn the_sizes_are_those_that_the_user_library_relies_on() {
 fn a_completion_reads_as_it_was_written() {
     let (mut ring, user) = make(3);
     let mut imm = wc(5);
-    imm.opcode = WcOpcode::RecvRdmaWithImm;
+    imm.opcode = WcOpcode::ReceiveRdmaWithImm;
     imm.byte_len = 77;
     imm.extra = Some(WcExtra::Imm(Imm([1, 2, 3, 4])));
     let mut invalidated = wc(6);
@@ -105,17 +104,14 @@ fn what_user_space_writes_over_the_producers_index_goes_unnoticed() {
 
 #[test]
 fn a_larger_queue_takes_over_what_is_pending() {
-    let table = Arc::<MmapTable>::default();
-    let mut old = CompletionRing::new(&table, 3).unwrap();
-    let old_user = Mapping::latest(&table);
+    let (mut old, old_user) = make(3);
     for n in 0..5 {
         old.push(wc(n)).unwrap();
         if n < 3 {
             assert_eq!(old_user.poll().unwrap().wr_id, n);
         }
     }
-    let mut new = CompletionRing::new(&table, 10).unwrap();
-    let new_user = Mapping::latest(&table);
+    let (mut new, new_user) = make(10);
     new.take_over(&old).unwrap();
     new.push(wc(5)).unwrap();
     for n in 3..6 {
