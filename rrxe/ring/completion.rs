@@ -101,7 +101,7 @@ impl Wc {
     }
 
     /// What user space reads.
-    fn to_words(self) -> [u64; WC_WORDS] {
+    fn to_words(&self) -> [u64; WC_WORDS] {
         let (extra_flags, ex) = match self.extra {
             None => (0, [0; 4]),
             Some(WcExtra::Imm(Imm(bytes))) => (wc_flags::WITH_IMM, bytes),
@@ -183,22 +183,35 @@ impl CompletionRing {
     /// # Errors
     ///
     /// [`Full`] if user space has not polled enough.
-    pub(crate) fn push(&mut self, wc: Wc) -> Result<(), Full> {
+    pub(crate) fn push(&mut self, wc: &Wc) -> Result<(), Full> {
         self.push_words(&wc.to_words())
     }
 
-    /// Copies what user space has not polled yet from `old`, the queue that this one is to replace.
+    /// Another handle of the memory, with the indices as they are now.
+    pub(crate) fn snapshot(&self) -> Self {
+        Self {
+            ring: self.ring.clone(),
+            producer: self.producer,
+        }
+    }
+
+    /// Index of the oldest completion that user space has not polled.
+    pub(crate) fn first_pending(&self) -> u32 {
+        self.ring.consumer()
+    }
+
+    /// Appends the completions of `old`, the queue that this one is to replace, from the index
+    /// `first` on. Gives the index of the next one, which may be written meanwhile.
     ///
     /// # Errors
     ///
     /// [`Full`] if this queue is too small. It is of no use then.
-    pub(crate) fn take_over(&mut self, old: &Self) -> Result<(), Full> {
-        let consumer = old.ring.consumer();
-        for distance in 0..old.ring.geometry().distance(consumer, old.producer) {
-            let slot = old.ring.slot(consumer.wrapping_add(distance));
+    pub(crate) fn append_from(&mut self, old: &Self, first: u32) -> Result<u32, Full> {
+        for distance in 0..old.ring.geometry().distance(first, old.producer) {
+            let slot = old.ring.slot(first.wrapping_add(distance));
             self.push_words(&slot.words::<ELEMENT_WORDS>(0))?;
         }
-        Ok(())
+        Ok(old.producer)
     }
 
     fn push_words(&mut self, words: &[u64]) -> Result<(), Full> {

@@ -38,6 +38,7 @@ use super::{
 /// # Invariants
 ///
 /// `memory` has room for `geometry`.
+#[derive(Clone)]
 pub(super) struct SharedRing {
     geometry: Geometry,
     memory: Arc<SharedMem>,
