@@ -89,7 +89,7 @@ impl Exclusion {
         // SAFETY: The name of a module is terminated and does not change.
         let name = unsafe { CStr::from_char_ptr(name.cast()) };
 
-        if state == c_ulong::from(b::module_state_MODULE_STATE_COMING) && name == other {
+        if state == b::module_state_MODULE_STATE_COMING as c_ulong && name == other {
             pr_err!("{} must not be loaded beside this module\n", other);
             // SAFETY: The function has no requirements.
             return unsafe { b::helpers::notifier_from_errno(EBUSY.to_errno()) };

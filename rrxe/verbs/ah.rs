@@ -72,7 +72,7 @@ impl rdma::AddressHandle<Provider> for Ah {
     ) -> Result<Self> {
         udata.expect_response::<CreateAhResponse>()?;
         let av = Arc::new(Av::read(attr)?, GFP_KERNEL)?;
-        let device = pd.device().clone();
+        let device = pd.device().data().clone();
         let number = device.avs.insert(limits::AH_NUMBERS, av, GFP_KERNEL)?;
         // From here on the drop takes it back.
         let ah = Self { device, number };

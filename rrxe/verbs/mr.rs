@@ -125,7 +125,7 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .ok_or(EINVAL)?;
         let memory = region.pin(pd)?;
 
-        let device = pd.device().clone();
+        let device = pd.device().data().clone();
         let reservation = device.mrs.reserve(limits::MR_INDICES, GFP_KERNEL)?;
         // The index comes again some day; this makes it unlikely that a stale key fits then.
         let [tag] = random::bytes();

@@ -2,15 +2,9 @@
 
 //! Protection domains.
 
-use super::{
-    Device,
-    Provider, //
-};
+use super::Provider;
 use crate::kapi::rdma;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 /// Number of a protection domain, never used again on its device: objects whose numbers are
 /// equal may be used with one another.
@@ -25,16 +19,10 @@ impl PdId {
 
 /// A protection domain.
 pub(crate) struct Pd {
-    device: Arc<Device>,
     id: PdId,
 }
 
 impl Pd {
-    /// The device it is of.
-    pub(crate) fn device(&self) -> &Arc<Device> {
-        &self.device
-    }
-
     /// Its number.
     pub(crate) fn id(&self) -> PdId {
         self.id
@@ -46,8 +34,7 @@ impl rdma::ProtectionDomain<Provider> for Pd {
         device: &rdma::Device<Provider>,
         _udata: Option<&mut rdma::Udata<'_>>,
     ) -> Result<Self> {
-        let device = device.data().clone();
-        let id = device.number_pd();
-        Ok(Self { device, id })
+        let id = device.data().number_pd();
+        Ok(Self { id })
     }
 }

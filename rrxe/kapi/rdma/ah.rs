@@ -47,7 +47,7 @@ impl AhAttr {
     /// Address of the destination.
     pub(crate) fn dgid(&self) -> [u8; 16] {
         // SAFETY: All bytes of the union are initialized in either form.
-        unsafe { self.0.grh.dgid.raw }
+        unsafe { *self.0.grh.dgid.raw.as_ref() }
     }
 
     /// Index of the source address in the port's table.
@@ -83,7 +83,7 @@ impl AhAttr {
     pub(crate) fn dmac(&self) -> Option<[u8; 6]> {
         (self.0.type_ == b::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_ROCE)
             // SAFETY: The type says that this is the valid member.
-            .then(|| unsafe { self.0.__bindgen_anon_1.roce.dmac })
+            .then(|| unsafe { self.0.__bindgen_anon_1.roce.as_ref() }.dmac)
     }
 
     /// Fills in an Ethernet path. `traffic_class` and `flow_label` may be 0.
@@ -93,12 +93,14 @@ impl AhAttr {
         attr.ah_flags = b::ib_ah_flags_IB_AH_GRH as u8;
         attr.port_num = path.port;
         attr.sl = path.service_level;
-        attr.grh.dgid.raw = path.dgid;
+        // SAFETY: Any bytes are a GID.
+        unsafe { *attr.grh.dgid.raw.as_mut() = path.dgid };
         attr.grh.sgid_index = path.sgid_index;
         attr.grh.flow_label = path.flow_label;
         attr.grh.hop_limit = path.hop_limit;
         attr.grh.traffic_class = path.traffic_class;
-        attr.__bindgen_anon_1.roce.dmac = path.dmac;
+        // SAFETY: Any bytes are an Ethernet address.
+        unsafe { attr.__bindgen_anon_1.roce.as_mut() }.dmac = path.dmac;
     }
 }
 

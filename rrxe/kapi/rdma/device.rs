@@ -74,8 +74,9 @@ impl IbDevice {
     }
 
     fn device(&self) -> *mut b::device {
+        // The `struct device` is one member of this union, and the first of the other.
         // SAFETY: The device is valid by the type invariant.
-        unsafe { &raw mut (*self.as_raw()).__bindgen_anon_1.dev }
+        unsafe { (&raw mut (*self.as_raw()).__bindgen_anon_1).cast() }
     }
 }
 

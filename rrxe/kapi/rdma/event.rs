@@ -63,7 +63,7 @@ pub(crate) enum CqEvent {
 ///
 /// - Codes of events are below 32.
 /// - `deliver` does nothing but call the handler that the object's creator registered.
-pub(super) unsafe trait EventSource: 'static {
+pub(crate) unsafe trait EventSource: 'static {
     /// The C structure.
     type Raw;
     /// The driver's events.
@@ -105,9 +105,11 @@ macro_rules! event_source {
                 let (device, context) = unsafe { ((*raw).device, (*raw).$context) };
                 let mut event = b::ib_event {
                     device,
-                    element: b::ib_event__bindgen_ty_1 { $element: raw },
                     event: code,
+                    ..Default::default()
                 };
+                // SAFETY: All members of the union are plain data.
+                unsafe { *event.element.$element.as_mut() = raw };
                 // SAFETY: Handlers take an event of their object and their own context.
                 unsafe { handler(&mut event, context) };
             }
@@ -179,7 +181,7 @@ impl<S: EventSource> Events<S> {
 }
 
 /// The owning end of [`Events`]: its drop waits for a running delivery and stops the rest.
-pub(super) struct EventOwner<S: EventSource>(Arc<Mailbox<S>>);
+pub(crate) struct EventOwner<S: EventSource>(Arc<Mailbox<S>>);
 
 impl<S: EventSource> EventOwner<S> {
     /// # Safety

@@ -54,7 +54,7 @@ impl GidAttr {
     /// The address: an IPv6 one, or an IPv4 one mapped into IPv6.
     pub(crate) fn gid(&self) -> [u8; 16] {
         // SAFETY: Immutable by the type invariant; all bytes of the union are initialized.
-        unsafe { (*self.0.get()).gid.raw }
+        unsafe { *(*self.0.get()).gid.raw.as_ref() }
     }
 
     /// Index in the table.

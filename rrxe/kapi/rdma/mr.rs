@@ -84,7 +84,7 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
         let mr = KBox::into_raw(memory).cast::<b::ib_mr>();
         // SAFETY: `mr` is ours, and zeroes are a valid `ib_mr`.
         let raw = unsafe { &mut *mr };
-        raw.device = pd.device().ib().as_raw();
+        raw.device = pd.device().as_raw();
         raw.lkey = data.lkey();
         raw.rkey = data.rkey();
         // SAFETY: The memory is that of a `Mr<P>`, and this is the create operation.

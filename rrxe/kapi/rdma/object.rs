@@ -29,7 +29,7 @@ use kernel::{
 /// # Safety
 ///
 /// `device` returns the device that the object belongs to, which outlives it.
-pub(super) unsafe trait RawObject {
+pub(crate) unsafe trait RawObject {
     /// Returns the device of the object.
     ///
     /// # Safety
@@ -41,7 +41,6 @@ pub(super) unsafe trait RawObject {
 /// A kind of object: which C structure it extends with what.
 pub(crate) trait Kind<P: Provider> {
     /// The C structure.
-    #[expect(private_bounds)]
     type Raw: RawObject;
     /// The driver's value.
     type Data: Send + Sync;

@@ -175,7 +175,7 @@ impl Pages {
         let umem = unsafe {
             b::helpers::ib_umem_get_va(
                 device.as_raw(),
-                region.start,
+                usize::try_from(region.start)?,
                 usize::try_from(region.length)?,
                 region.access as c_int,
             )
