@@ -5,6 +5,7 @@
 use kernel::prelude::*;
 
 mod kapi;
+mod ring;
 mod verbs;
 
 module! {

@@ -2,10 +2,7 @@
 
 //! Completion queue: the kernel produces, user space consumes.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 use rrxe_proto::{
     status::{
         WcOpcode,
@@ -17,7 +14,7 @@ use rrxe_proto::{
 };
 use zerocopy::transmute;
 
-use crate::kapi::shmem::MmapTable;
+use crate::kapi::rdma::Udata;
 
 use super::{
     abi::{
@@ -104,7 +101,7 @@ impl Wc {
     }
 
     /// What user space reads.
-    fn to_words(self) -> [u64; WC_WORDS] {
+    fn to_words(&self) -> [u64; WC_WORDS] {
         let (extra_flags, ex) = match self.extra {
             None => (0, [0; 4]),
             Some(WcExtra::Imm(Imm(bytes))) => (wc_flags::WITH_IMM, bytes),
@@ -147,17 +144,15 @@ pub(crate) struct CompletionRing {
 }
 
 impl CompletionRing {
-    /// Makes a queue for at least `entries` completions, to be mapped by the owner of `table`. May
-    /// sleep.
+    /// Makes a queue for at least `entries` completions. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`; and those of
-    /// [`Offer::new`](crate::kapi::shmem::Offer::new).
-    pub(crate) fn new(table: &Arc<MmapTable>, entries: u32) -> Result<Self> {
+    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`.
+    pub(crate) fn new(entries: u32) -> Result<Self> {
         let geometry = Geometry::new(entries, ELEMENT).ok_or(EINVAL)?;
         Ok(Self {
-            ring: SharedRing::new(table, geometry)?,
+            ring: SharedRing::new(geometry)?,
             producer: 0,
         })
     }
@@ -167,9 +162,14 @@ impl CompletionRing {
         self.ring.geometry().capacity()
     }
 
-    /// How user space maps the queue.
-    pub(crate) fn mm_info(&self) -> MmInfo {
-        self.ring.mm_info()
+    /// Lets the calling process map the queue, and gives what its library needs to do so. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Udata::share`].
+    pub(crate) fn share(&self, udata: &mut Udata<'_>) -> Result<MmInfo> {
+        self.ring.share(udata)
     }
 
     /// How many completions user space has not polled, as far as is known now.
@@ -183,22 +183,35 @@ impl CompletionRing {
     /// # Errors
     ///
     /// [`Full`] if user space has not polled enough.
-    pub(crate) fn push(&mut self, wc: Wc) -> Result<(), Full> {
+    pub(crate) fn push(&mut self, wc: &Wc) -> Result<(), Full> {
         self.push_words(&wc.to_words())
     }
 
-    /// Copies what user space has not polled yet from `old`, the queue that this one is to replace.
+    /// Another handle of the memory, with the indices as they are now.
+    pub(crate) fn snapshot(&self) -> Self {
+        Self {
+            ring: self.ring.clone(),
+            producer: self.producer,
+        }
+    }
+
+    /// Index of the oldest completion that user space has not polled.
+    pub(crate) fn first_pending(&self) -> u32 {
+        self.ring.consumer()
+    }
+
+    /// Appends the completions of `old`, the queue that this one is to replace, from the index
+    /// `first` on. Gives the index of the next one, which may be written meanwhile.
     ///
     /// # Errors
     ///
     /// [`Full`] if this queue is too small. It is of no use then.
-    pub(crate) fn take_over(&mut self, old: &Self) -> Result<(), Full> {
-        let consumer = old.ring.consumer();
-        for distance in 0..old.ring.geometry().distance(consumer, old.producer) {
-            let slot = old.ring.slot(consumer.wrapping_add(distance));
+    pub(crate) fn append_from(&mut self, old: &Self, first: u32) -> Result<u32, Full> {
+        for distance in 0..old.ring.geometry().distance(first, old.producer) {
+            let slot = old.ring.slot(first.wrapping_add(distance));
             self.push_words(&slot.words::<ELEMENT_WORDS>(0))?;
         }
-        Ok(())
+        Ok(old.producer)
     }
 
     fn push_words(&mut self, words: &[u64]) -> Result<(), Full> {

@@ -10,7 +10,7 @@ use super::abi::Sge;
 const SGE_WORDS: usize = size_of::<Sge>() / size_of::<u64>();
 
 /// One element of a ring. Its words may change at any time, so none is to be read twice.
-pub(super) trait Element {
+pub(crate) trait Element {
     /// The word at `index`, or zero if the element has none there.
     fn word(&self, index: usize) -> u64;
 

@@ -14,8 +14,8 @@
 
 pub(crate) mod abi;
 mod completion;
-mod element;
-mod index;
+pub(crate) mod element;
+pub(crate) mod index;
 mod invalid;
 mod receive;
 mod receive_wqe;

@@ -4,12 +4,9 @@
 //!
 //! User space makes no system call when it posts a receive, so whoever needs one looks.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
-use crate::kapi::shmem::MmapTable;
+use crate::kapi::rdma::Udata;
 
 use super::{
     abi::{
@@ -55,13 +52,12 @@ pub(crate) enum Take {
 }
 
 impl ReceiveRing {
-    /// Makes a queue for at least `caps`, to be mapped by the owner of `table`. May sleep.
+    /// Makes a queue for at least `caps`. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`; and those of
-    /// [`Offer::new`](crate::kapi::shmem::Offer::new).
-    pub(crate) fn new(table: &Arc<MmapTable>, caps: ReceiveCaps) -> Result<Self> {
+    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`.
+    pub(crate) fn new(caps: ReceiveCaps) -> Result<Self> {
         let sges = caps.max_sge as usize;
         if sges > MAX_RECEIVE_SGE {
             return Err(EINVAL);
@@ -69,7 +65,7 @@ impl ReceiveRing {
         let element = size_of::<abi::ReceiveWqe>().wrapping_add(sges.wrapping_mul(size_of::<Sge>()));
         let geometry = Geometry::new(caps.max_wr, element).ok_or(EINVAL)?;
         Ok(Self {
-            ring: SharedRing::new(table, geometry)?,
+            ring: SharedRing::new(geometry)?,
             max_sge: caps.max_sge,
             consumer: 0,
         })
@@ -83,9 +79,14 @@ impl ReceiveRing {
         }
     }
 
-    /// How user space maps the queue.
-    pub(crate) fn mm_info(&self) -> MmInfo {
-        self.ring.mm_info()
+    /// Lets the calling process map the queue, and gives what its library needs to do so. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Udata::share`].
+    pub(crate) fn share(&self, udata: &mut Udata<'_>) -> Result<MmInfo> {
+        self.ring.share(udata)
     }
 
     /// Takes the next posted request to `wqe`, private memory of the caller, and gives its slot

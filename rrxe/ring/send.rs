@@ -6,10 +6,7 @@
 //! only then user space sees its slot as free again. So the private memory is as large as the ring,
 //! and whatever user space does to the shared one meanwhile is no concern of the request.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 use rrxe_proto::{
     opcode::Transport,
     rc::{
@@ -19,7 +16,7 @@ use rrxe_proto::{
     }, //
 };
 
-use crate::kapi::shmem::MmapTable;
+use crate::kapi::rdma::Udata;
 
 use super::{
     abi::{
@@ -87,14 +84,12 @@ pub(crate) struct Fetched {
 }
 
 impl SendRing {
-    /// Makes a queue for at least `caps`, to be mapped by the owner of `table`. May sleep.
+    /// Makes a queue for at least `caps`. May sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`; and those of
-    /// [`Offer::new`](crate::kapi::shmem::Offer::new).
+    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`.
     pub(crate) fn new(
-        table: &Arc<MmapTable>,
         caps: SendCaps,
         transport: Transport,
         signalling: Signalling,
@@ -117,7 +112,7 @@ impl SendRing {
             wqes: KVVec::from_elem(SendWqe::EMPTY, geometry.slots(), GFP_KERNEL)?,
             cells: KVVec::from_elem(Sge::default(), cells, GFP_KERNEL)?,
             cells_per_wqe,
-            ring: SharedRing::new(table, geometry)?,
+            ring: SharedRing::new(geometry)?,
             rules: SendRules {
                 transport,
                 signalling,
@@ -139,9 +134,14 @@ impl SendRing {
         }
     }
 
-    /// How user space maps the queue.
-    pub(crate) fn mm_info(&self) -> MmInfo {
-        self.ring.mm_info()
+    /// Lets the calling process map the queue, and gives what its library needs to do so. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Udata::share`].
+    pub(crate) fn share(&self, udata: &mut Udata<'_>) -> Result<MmInfo> {
+        self.ring.share(udata)
     }
 
     /// Takes the next posted request to private memory, or gives `None` if there is none.

@@ -131,7 +131,7 @@ impl SendWqe {
     }
 
     /// Its local side, of which `cells` holds the elements or the data.
-    pub(super) fn local<'a>(&self, cells: &'a [Sge]) -> LocalData<'a> {
+    pub(crate) fn local<'a>(&self, cells: &'a [Sge]) -> LocalData<'a> {
         match self.carrier {
             Carrier::Sges(count) => LocalData::Sges(cells.get(..count).unwrap_or_default()),
             Carrier::Inline(bytes) => {
@@ -144,7 +144,7 @@ impl SendWqe {
     /// room for as many as `rules` admits.
     ///
     /// An invalid request still has its name and its kind, for the completion that reports it.
-    pub(super) fn load(
+    pub(crate) fn load(
         element: &impl Element,
         rules: &SendRules,
         cells: &mut [Sge],

@@ -14,11 +14,12 @@ use kernel::{
     }, //
 };
 
-use crate::kapi::shmem::{
-    MmapTable,
-    Offer,
-    SharedMem,
-    SharedWord, //
+use crate::kapi::{
+    rdma::Udata,
+    shmem::{
+        SharedMem,
+        SharedWord, //
+    }, //
 };
 
 use super::{
@@ -30,26 +31,26 @@ use super::{
     index::Geometry, //
 };
 
-/// A ring in memory shared with user space, which can map it.
+/// A ring in memory that user space can map.
 ///
 /// Says nothing about who produces and who consumes. Indices that are read are masked.
 ///
 /// # Invariants
 ///
 /// `memory` has room for `geometry`.
+#[derive(Clone)]
 pub(super) struct SharedRing {
     geometry: Geometry,
     memory: Arc<SharedMem>,
-    offer: Offer,
 }
 
 impl SharedRing {
-    /// Makes an empty ring and offers it to the owner of `table`. May sleep.
+    /// Makes an empty ring. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, and those of [`Offer::new`].
-    pub(super) fn new(table: &Arc<MmapTable>, geometry: Geometry) -> Result<Self> {
+    /// `ENOMEM`.
+    pub(super) fn new(geometry: Geometry) -> Result<Self> {
         let memory = SharedMem::new(geometry.bytes())?;
         memory
             .atomic::<{ queue_header::LOG2_ELEM_SIZE }>()
@@ -57,13 +58,8 @@ impl SharedRing {
         memory
             .atomic::<{ queue_header::INDEX_MASK }>()
             .store(geometry.mask(), Relaxed);
-        let offer = Offer::new(table, memory.clone())?;
         // INVARIANT: It was allocated with the size of `geometry`.
-        Ok(Self {
-            geometry,
-            memory,
-            offer,
-        })
+        Ok(Self { geometry, memory })
     }
 
     /// The ring's sizes.
@@ -71,14 +67,18 @@ impl SharedRing {
         self.geometry
     }
 
-    /// How user space maps the ring.
-    pub(super) fn mm_info(&self) -> MmInfo {
-        MmInfo {
-            offset: self.offer.offset(),
-            // A geometry's size and a page more fit, and the memory is no larger than that.
-            size: u32::try_from(self.memory.bytes()).unwrap_or(u32::MAX),
+    /// Lets the calling process map the ring, and gives what its library needs to do so. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Udata::share`].
+    pub(super) fn share(&self, udata: &mut Udata<'_>) -> Result<MmInfo> {
+        let shared = udata.share(self.memory.clone())?;
+        Ok(MmInfo {
+            offset: shared.offset,
+            size: u32::try_from(shared.size)?,
             pad: 0,
-        }
+        })
     }
 
     /// Index of the next element to produce. What was produced before it can be read then.

@@ -7,6 +7,7 @@
 
 mod ah;
 mod context;
+mod cq;
 mod device;
 mod link;
 mod mr;
@@ -17,6 +18,10 @@ pub(crate) mod limits;
 
 pub(crate) use self::{
     ah::Av,
+    cq::{
+        Cq,
+        Overrun, //
+    },
     device::Device,
     link::{
         NetdevWatch,
@@ -49,7 +54,7 @@ impl rdma::Provider for Provider {
     type Context = context::Context;
     type Pd = Pd;
     type Ah = ah::Ah;
-    type Cq = stub::Cq;
+    type Cq = cq::Cq;
     type Qp = stub::Qp;
     type Mr = mr::Registration;
     type Link = link::Link;

@@ -7,11 +7,6 @@ use crate::kapi::{
     error::eopnotsupp,
     rdma::{
         self,
-        CqEvents,
-        CqInit,
-        CqNotify,
-        Device,
-        Moment,
         Pd,
         QpAttr,
         QpCaps,
@@ -22,33 +17,6 @@ use crate::kapi::{
     },
 };
 use kernel::prelude::*;
-
-/// No completion queue.
-pub(crate) struct Cq;
-
-impl rdma::CompletionQueue<Provider> for Cq {
-    fn create(
-        _device: &Device<Provider>,
-        _init: &CqInit,
-        _notify: CqNotify,
-        _events: CqEvents,
-        _udata: Option<&mut Udata<'_>>,
-    ) -> Result<Self> {
-        Err(eopnotsupp())
-    }
-
-    fn entries(&self) -> u32 {
-        0
-    }
-
-    fn arm(&self, _moment: Moment) -> bool {
-        false
-    }
-
-    fn resize(&self, _entries: u32, _udata: &mut Udata<'_>) -> Result {
-        Err(eopnotsupp())
-    }
-}
 
 /// No queue pair.
 pub(crate) struct Qp;

@@ -2,8 +2,6 @@
 
 //! The completion queue.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use rrxe_proto::{
     status::{WcOpcode, WcStatus},
@@ -12,14 +10,15 @@ use rrxe_proto::{
 
 use crate::{
     ring::{abi::wc_flags, CompletionRing, Datagram, Wc, WcExtra},
-    shmem::MmapTable,
+    shmem::Udata,
     user::Mapping,
 };
 
 fn make(entries: u32) -> (CompletionRing, Mapping) {
-    let table = Arc::<MmapTable>::default();
-    let ring = CompletionRing::new(&table, entries).unwrap();
-    (ring, Mapping::latest(&table))
+    let ring = CompletionRing::new(entries).unwrap();
+    let mut udata = Udata::default();
+    ring.share(&mut udata).unwrap();
+    (ring, Mapping::latest(&udata))
 }
 
 fn wc(wr_id: u64) -> Wc {
@@ -42,7 +41,7 @@ fn the_sizes_are_those_that_the_user_library_relies_on() {
 fn a_completion_reads_as_it_was_written() {
     let (mut ring, user) = make(3);
     let mut imm = wc(5);
-    imm.opcode = WcOpcode::RecvRdmaWithImm;
+    imm.opcode = WcOpcode::ReceiveRdmaWithImm;
     imm.byte_len = 77;
     imm.extra = Some(WcExtra::Imm(Imm([1, 2, 3, 4])));
     let mut invalidated = wc(6);
@@ -55,7 +54,7 @@ fn a_completion_reads_as_it_was_written() {
         sl: 2,
     });
     for one in [imm, invalidated, datagram] {
-        ring.push(one).unwrap();
+        ring.push(&one).unwrap();
     }
 
     let one = user.poll().unwrap();
@@ -81,9 +80,9 @@ fn a_queue_is_full_at_its_capacity_and_goes_on_when_polled() {
     for round in 0..20 {
         for n in 0..3 {
             assert_eq!(ring.pending(), n);
-            ring.push(wc(round * 3 + u64::from(n))).unwrap();
+            ring.push(&wc(round * 3 + u64::from(n))).unwrap();
         }
-        assert!(ring.push(wc(0)).is_err());
+        assert!(ring.push(&wc(0)).is_err());
         for n in 0..3 {
             assert_eq!(user.poll().unwrap().wr_id, round * 3 + n);
         }
@@ -94,9 +93,9 @@ fn a_queue_is_full_at_its_capacity_and_goes_on_when_polled() {
 #[test]
 fn what_user_space_writes_over_the_producers_index_goes_unnoticed() {
     let (mut ring, user) = make(7);
-    ring.push(wc(0)).unwrap();
+    ring.push(&wc(0)).unwrap();
     user.set_producer(5);
-    ring.push(wc(1)).unwrap();
+    ring.push(&wc(1)).unwrap();
     assert_eq!(user.producer(), 2);
     assert_eq!(user.poll().unwrap().wr_id, 0);
     assert_eq!(user.poll().unwrap().wr_id, 1);
@@ -105,20 +104,20 @@ fn what_user_space_writes_over_the_producers_index_goes_unnoticed() {
 
 #[test]
 fn a_larger_queue_takes_over_what_is_pending() {
-    let table = Arc::<MmapTable>::default();
-    let mut old = CompletionRing::new(&table, 3).unwrap();
-    let old_user = Mapping::latest(&table);
+    let (mut old, old_user) = make(3);
     for n in 0..5 {
-        old.push(wc(n)).unwrap();
+        old.push(&wc(n)).unwrap();
         if n < 3 {
             assert_eq!(old_user.poll().unwrap().wr_id, n);
         }
     }
-    let mut new = CompletionRing::new(&table, 10).unwrap();
-    let new_user = Mapping::latest(&table);
-    new.take_over(&old).unwrap();
-    new.push(wc(5)).unwrap();
-    for n in 3..6 {
+    let (mut new, new_user) = make(10);
+    // The second half arrives while the first one is being copied.
+    let copied = new.append_from(&old.snapshot(), old.first_pending());
+    old.push(&wc(5)).unwrap();
+    new.append_from(&old, copied.unwrap()).unwrap();
+    new.push(&wc(6)).unwrap();
+    for n in 3..7 {
         assert_eq!(new_user.poll().unwrap().wr_id, n);
     }
     assert!(new_user.poll().is_none());
@@ -128,12 +127,12 @@ fn a_larger_queue_takes_over_what_is_pending() {
 fn a_queue_too_small_for_what_is_pending_takes_nothing_over() {
     let (mut old, _user) = make(7);
     for n in 0..4 {
-        old.push(wc(n)).unwrap();
+        old.push(&wc(n)).unwrap();
     }
     let (mut small, _) = make(3);
-    assert!(small.take_over(&old).is_err());
+    assert!(small.append_from(&old, old.first_pending()).is_err());
     let (mut enough, _) = make(4);
-    assert!(enough.take_over(&old).is_ok());
+    assert!(enough.append_from(&old, old.first_pending()).is_ok());
     assert_eq!(enough.pending(), 4);
 }
 
@@ -149,11 +148,11 @@ proptest! {
             prop_assert!(ring.pending() <= 7);
             let room = 7 - ring.pending();
             for _ in 0..room {
-                prop_assert!(ring.push(wc(1)).is_ok());
+                prop_assert!(ring.push(&wc(1)).is_ok());
             }
-            prop_assert!(ring.push(wc(1)).is_err());
+            prop_assert!(ring.push(&wc(1)).is_err());
             let (mut larger, _) = make(100);
-            prop_assert!(larger.take_over(&ring).is_ok());
+            prop_assert!(larger.append_from(&ring, ring.first_pending()).is_ok());
             prop_assert_eq!(larger.pending(), 7);
         }
     }

@@ -10,7 +10,7 @@
 mod shmem;
 
 mod kapi {
-    pub(crate) use crate::shmem;
+    pub(crate) use crate::{shmem, shmem as rdma};
 }
 
 #[path = "../../../rrxe/ring/mod.rs"]

@@ -2,8 +2,6 @@
 
 //! The receive queue.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use rrxe_proto::status::WcStatus;
 use zerocopy::IntoBytes;
@@ -13,7 +11,7 @@ use crate::{
         abi::{DmaInfo, ReceiveWqe as RawWqe, Sge},
         InvalidWqe, ReceiveCaps, ReceiveRing, ReceiveWqe, Take, MAX_RECEIVE_SGE,
     },
-    shmem::MmapTable,
+    shmem::Udata,
     user::{sge, Mapping},
 };
 
@@ -23,9 +21,10 @@ const CAPS: ReceiveCaps = ReceiveCaps {
 };
 
 fn make(caps: ReceiveCaps) -> (ReceiveRing, Mapping) {
-    let table = Arc::<MmapTable>::default();
-    let ring = ReceiveRing::new(&table, caps).unwrap();
-    (ring, Mapping::latest(&table))
+    let ring = ReceiveRing::new(caps).unwrap();
+    let mut udata = Udata::default();
+    ring.share(&mut udata).unwrap();
+    (ring, Mapping::latest(&udata))
 }
 
 fn element(wr_id: u64, num_sge: u32, sges: &[Sge]) -> Vec<u8> {
@@ -60,12 +59,11 @@ fn the_sizes_are_those_that_the_user_library_relies_on() {
     );
     assert_eq!((mapping.mask(), mapping.log2_slot()), (7, 8));
 
-    let table = Arc::<MmapTable>::default();
     let too_many = ReceiveCaps {
         max_wr: 1,
         max_sge: MAX_RECEIVE_SGE as u32 + 1,
     };
-    assert!(ReceiveRing::new(&table, too_many).is_err());
+    assert!(ReceiveRing::new(too_many).is_err());
 }
 
 #[test]

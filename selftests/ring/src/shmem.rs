@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stands in for `kapi::shmem`: memory that both sides of a test can reach.
+//! Stands in for `kapi::shmem` and `kapi::rdma`: memory that both sides of a test can reach.
 
 use std::sync::{
     atomic::{AtomicU64, Ordering},
-    Arc, Mutex,
+    Arc,
 };
 
 use kernel::{prelude::*, sync::atomic::Atomic};
@@ -40,10 +40,6 @@ impl SharedMem {
         }))
     }
 
-    pub fn bytes(&self) -> usize {
-        self.words.len() * 8
-    }
-
     pub fn words(&self) -> &[SharedWord] {
         &self.words
     }
@@ -53,26 +49,27 @@ impl SharedMem {
     }
 }
 
-/// What has been offered, oldest first: what user space would map.
-#[derive(Default)]
-pub struct MmapTable(Mutex<Vec<Arc<SharedMem>>>);
-
-impl MmapTable {
-    pub fn latest(&self) -> Arc<SharedMem> {
-        self.0.lock().unwrap().last().unwrap().clone()
-    }
+/// What is to be mapped.
+pub struct Shared {
+    pub offset: u64,
+    pub size: usize,
 }
 
-pub struct Offer(u64);
+/// What has been shared, oldest first.
+#[derive(Default)]
+pub struct Udata<'a>(Vec<Arc<SharedMem>>, core::marker::PhantomData<&'a ()>);
 
-impl Offer {
-    pub fn new(table: &Arc<MmapTable>, memory: Arc<SharedMem>) -> Result<Self> {
-        let mut offers = table.0.lock().unwrap();
-        offers.push(memory);
-        Ok(Self(offers.len() as u64 * PAGE as u64))
+impl Udata<'_> {
+    pub fn share(&mut self, memory: Arc<SharedMem>) -> Result<Shared> {
+        let size = memory.words.len() * 8;
+        self.0.push(memory);
+        Ok(Shared {
+            offset: (self.0.len() * PAGE) as u64,
+            size,
+        })
     }
 
-    pub fn offset(&self) -> u64 {
-        self.0
+    pub fn latest(&self) -> Arc<SharedMem> {
+        self.0.last().unwrap().clone()
     }
 }

@@ -9,16 +9,16 @@ use zerocopy::IntoBytes;
 
 use crate::{
     ring::abi::{queue_header, DmaInfo, SendWqe, SendWr, Sge, UverbsWc},
-    shmem::{MmapTable, SharedMem},
+    shmem::{SharedMem, Udata},
 };
 
 /// A mapping of a ring.
 pub struct Mapping(Arc<SharedMem>);
 
 impl Mapping {
-    /// Maps what was offered last.
-    pub fn latest(table: &MmapTable) -> Self {
-        Self(table.latest())
+    /// Maps what was shared last.
+    pub fn latest(udata: &Udata<'_>) -> Self {
+        Self(udata.latest())
     }
 
     pub fn log2_slot(&self) -> u32 {
