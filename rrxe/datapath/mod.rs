@@ -15,6 +15,7 @@
 //! context that finds it busy leaves its packet on the side's backlog and goes on.
 
 mod arrival;
+pub(crate) mod attachment;
 pub(crate) mod ingress;
 mod memory;
 pub(crate) mod node;

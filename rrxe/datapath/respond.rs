@@ -23,7 +23,7 @@ use crate::{
         Wc,
         WcExtra, //
     },
-    verbs::cq::Cq,
+    verbs::Cq,
 };
 use kernel::{
     prelude::*,
@@ -64,7 +64,7 @@ const BURST: u32 = 16;
 /// The receive side of a queue pair.
 pub(crate) struct ReceiveSide {
     queue: ReceiveQueue,
-    cq: Arc<Cq>,
+    cq: Cq,
     phase: Phase,
 }
 
@@ -106,7 +106,7 @@ impl ReceiveSource for ReceiveQueue {
 
 impl ReceiveSide {
     /// A receive side that does not receive yet.
-    pub(crate) fn new(ring: ReceiveRing, cq: Arc<Cq>) -> Self {
+    pub(crate) fn new(ring: ReceiveRing, cq: Cq) -> Self {
         Self {
             queue: ReceiveQueue {
                 ring,

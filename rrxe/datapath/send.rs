@@ -24,7 +24,7 @@ use crate::{
         Sge,
         Wc, //
     },
-    verbs::cq::Cq,
+    verbs::Cq,
 };
 use kernel::sync::Arc;
 use rrxe_proto::{
@@ -54,7 +54,7 @@ const BURST: u32 = 16;
 /// The send side of a queue pair.
 pub(crate) struct SendSide {
     ring: SendRing,
-    cq: Arc<Cq>,
+    cq: Cq,
     /// Runs in the states from RTS on. Before that requests stay in the ring.
     running: Option<Running>,
 }
@@ -80,7 +80,7 @@ enum Drain {
 
 impl SendSide {
     /// A send side that does not send yet.
-    pub(crate) fn new(ring: SendRing, cq: Arc<Cq>) -> Self {
+    pub(crate) fn new(ring: SendRing, cq: Cq) -> Self {
         Self {
             ring,
             cq,

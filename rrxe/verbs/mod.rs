@@ -12,7 +12,8 @@ mod device;
 mod link;
 mod mr;
 mod pd;
-mod stub;
+mod qp;
+mod qp_attributes;
 
 pub(crate) mod limits;
 
@@ -27,14 +28,7 @@ pub(crate) use self::{
         NetdevWatch,
         RIVAL, //
     },
-    mr::{
-        Fault,
-        Mr, //
-    },
-    pd::{
-        Pd,
-        PdId, //
-    },
+    pd::Pd,
 };
 
 use crate::kapi::rdma;
@@ -55,7 +49,7 @@ impl rdma::Provider for Provider {
     type Pd = Pd;
     type Ah = ah::Ah;
     type Cq = cq::Cq;
-    type Qp = stub::Qp;
+    type Qp = qp::QueuePair;
     type Mr = mr::Registration;
     type Link = link::Link;
 

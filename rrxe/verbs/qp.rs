@@ -148,8 +148,8 @@ impl rdma::QueuePair<Provider> for QueuePair {
             GFP_KERNEL,
         )?;
         let node = pd.device().data().node().clone();
-        let send = SendSide::new(send, init.send_cq()?.queue().clone());
-        let receive = ReceiveSide::new(receive, init.recv_cq()?.queue().clone());
+        let send = SendSide::new(send, (**init.send_cq()?).clone());
+        let receive = ReceiveSide::new(receive, (**init.recv_cq()?).clone());
         let place = node.qps().reserve(limits::QPNS, GFP_KERNEL)?;
         let qpn = Qpn::new(place.id()).ok_or(ENOSPC)?;
         let qp = Qp::new(qpn, pd.id(), node.clone(), events, send, receive)?;
