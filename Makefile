@@ -16,7 +16,7 @@ CC := $(if $(filter default,$(origin CC)),$(shell sed -nE 's/^CONFIG_CC_VERSION_
 MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
 kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(if $(CC),CC=$(CC))
 
-.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check demo check-kdir
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check format demo check-kdir
 
 all: modules
 
@@ -57,6 +57,9 @@ test:
 check:
 	@scripts/run-tests.sh check
 
+format: setup
+	@scripts/in-chroot.sh scripts/check-format.sh --fix
+
 demo: vm-modules
 	@NAME=demo scripts/vm.sh ./demo.sh
 
@@ -70,6 +73,7 @@ help:
 	@echo 'In a chroot and a VM that are set up on first use (Debian host, root, some minutes):'
 	@echo '  make test             everything: format, lints, host tests, module, VM suites'
 	@echo '  make check            the part of it that needs no VM'
+	@echo '  make format           format the Rust sources'
 	@echo '  make demo             show the module at work'
 	@echo '  make vm CMD=...       run a command in a VM that has the module'
 	@echo '  make shell            an interactive shell there'

@@ -104,8 +104,9 @@ make_root() {
 	ln -s bin "$root/usr/sbin"
 	for d in bin sbin lib lib64; do ln -s "usr/$d" "$root/$d"; done
 	ln -s ../run "$root/var/run"
-	echo 'root:x:0:0:root:/root:/bin/bash' > "$root/etc/passwd"
-	echo 'root:x:0:' > "$root/etc/group"
+	# tcpdump gives up root for this user, which must be able to write results.
+	printf '%s:x:%d:%d::/root:/bin/bash\n' root 0 0 tcpdump 0 0 nobody 65534 65534 > "$root/etc/passwd"
+	printf '%s:x:%d:\n' root 0 tcpdump 0 nogroup 65534 > "$root/etc/group"
 	echo '127.0.0.1 localhost' > "$root/etc/hosts"
 	ln -s /proc/mounts "$root/etc/mtab"
 }

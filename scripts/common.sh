@@ -25,15 +25,16 @@ need_root() {
 	[[ $EUID -eq 0 ]] || die "this step needs root (chroot and mounts): run it with sudo -E"
 }
 
-# Install a tool on the host if it is missing.  usage: need_tool COMMAND PACKAGE
-need_tool() {
-	command -v "$1" >/dev/null && return
-	command -v apt-get >/dev/null || die "$1 is missing and this is no Debian host: install it"
+install_on_host() {
+	local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$1")
+	command -v apt-get >/dev/null || die "$1 is missing, and this is no Debian host: install it"
 	need_root
-	say "installing $2 on this machine (for $1)"
-	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$2" >/dev/null ||
-		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$2" >/dev/null; }
+	say "installing $1 on this machine"
+	"${install[@]}" >/dev/null 2>&1 || { apt-get -qq update && "${install[@]}" >/dev/null; }
 }
+
+# usage: need_tool COMMAND PACKAGE
+need_tool() { command -v "$1" >/dev/null || install_on_host "$2"; }
 
 # Serialise what must not run twice at once.  usage: with_lock NAME COMMAND...
 with_lock() {
@@ -49,3 +50,10 @@ with_lock() {
 kernel_release() { cat "$CHROOT/.rrxe-kernel"; }
 kernel_work() { echo "$RRXE_CACHE/kernel-$(kernel_release)"; }
 kdir() { echo "$(kernel_work)/build"; }
+
+# The guest's files: those for this chroot, kernel and way to put them together.
+guest_dir() {
+	local state
+	state=$(cat "$CHROOT/.rrxe-packages" "$RRXE_TREE"/scripts/{guest-files.txt,guest-modules.txt,build-guest.sh} | sha256sum)
+	echo "$RRXE_CACHE/guest-$(kernel_release)-${state:0:12}"
+}

@@ -44,11 +44,17 @@ apt_settings() {
 	echo 'APT::Install-Recommends "false";'
 }
 
+find_keyring() {
+	local keyring=/usr/share/keyrings/debian-archive-keyring
+	[[ -e $keyring.gpg || -e $keyring.pgp ]] || install_on_host debian-archive-keyring
+	[[ -e $keyring.gpg ]] && echo "$keyring.gpg" || echo "$keyring.pgp"
+}
+
 bootstrap() {
-	local mirror new=$CHROOT.new settings
+	local mirror keyring settings new=$CHROOT.new
 	[[ -e $CHROOT/etc/debian_version ]] && return
 	need_tool mmdebstrap mmdebstrap
-	[[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || need_tool debian-archive-keyring debian-archive-keyring
+	keyring=$(find_keyring)
 	mirror=${RRXE_MIRROR:-$(find_mirror)}
 	say "bootstrapping Debian $RRXE_SUITE into $CHROOT"
 	rm -rf --one-file-system "$new"
@@ -56,7 +62,7 @@ bootstrap() {
 	apt_settings > "$settings"
 	mmdebstrap --mode=root --variant=apt --quiet \
 		--aptopt="$settings" \
-		--keyring=/usr/share/keyrings \
+		--keyring="$keyring" \
 		--dpkgopt='force-unsafe-io' \
 		--dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' \
@@ -70,9 +76,19 @@ bootstrap() {
 	say "bootstrapped"
 }
 
-# apt inside the chroot uses this machine's name service and certificates.
+# Let apt inside the chroot find the network as it is found outside: name service,
+# certificates, and the files that its settings name.
+share_network() {
+	local file
+	while read -r file; do
+		[[ -f $file ]] || continue
+		mkdir -p "$CHROOT${file%/*}"
+		cp -L "$file" "$CHROOT$file"
+	done < <(printf '%s\n' /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt
+		apt_settings | sed -nE 's/.*"(\/[^"]+)";$/\1/p')
+}
+
 apt_in_chroot() {
-	cp -L /etc/resolv.conf "$CHROOT/etc/resolv.conf" 2>/dev/null || true
 	"$HERE/in-chroot.sh" env DEBIAN_FRONTEND=noninteractive INITRD=No apt-get -qq -y -o Dpkg::Use-Pty=0 "$@" > /dev/null
 }
 
@@ -120,6 +136,7 @@ complete() {
 	bootstrap
 	say "completing the packages"
 	"$HERE/in-chroot.sh" dpkg --configure -a
+	share_network
 	apt_in_chroot update
 	# shellcheck disable=SC2046
 	apt_in_chroot install --no-install-recommends $(wanted_packages)

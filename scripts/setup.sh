@@ -16,20 +16,17 @@ setup_kdir() {
 	"$HERE/in-chroot.sh" "$HERE/prepare-kdir.sh" "$(kernel_release)" "$work"
 }
 
-# What the guest is made of: the chroot's packages, and how it is put together.
-guest_state() {
-	cat "$CHROOT/.rrxe-packages" "$CHROOT/.rrxe-kernel" "$HERE"/{guest-files.txt,guest-modules.txt,build-guest.sh} | sha256sum
-}
-
 setup_guest() {
 	local guest
-	guest=$RRXE_CACHE/guest-$(kernel_release)
-	[[ -e $guest/state && $(guest_state) == "$(cat "$guest/state")" ]] && return
-	say "building the guest's root file system"
-	"$HERE/in-chroot.sh" "$HERE/build-guest.sh" "$(kernel_release)" "$guest.new"
-	guest_state > "$guest.new/state"
-	rm -rf "$guest"
-	mv "$guest.new" "$guest"
+	guest=$(guest_dir)
+	if [[ ! -d $guest ]]; then
+		say "building the guest's root file system"
+		"$HERE/in-chroot.sh" "$HERE/build-guest.sh" "$(kernel_release)" "$guest.new"
+		mv "$guest.new" "$guest"
+	fi
+	# Forget what no branch has used for days.
+	touch "$guest"
+	find "$RRXE_CACHE" -maxdepth 1 -name 'guest-*' -type d -mmin +4320 -exec rm -rf {} +
 }
 
 "$HERE/setup-chroot.sh"

@@ -40,7 +40,7 @@ need_root
 "$HERE/setup.sh"
 
 release=$(kernel_release)
-guest=$RRXE_CACHE/guest-$release
+guest=$(guest_dir)
 MODULE=${MODULE:-$RRXE_TREE/build/$(kernel_release)/rrxe.ko}
 TMO=${TMO:-300}
 MEM=${MEM:-2048}
@@ -60,6 +60,8 @@ results() {
 	result=$(mktemp -d "$RRXE_TREE/build/vm/$name-$(date +%H%M%S)-XXXX")
 	chmod 755 "$result"
 	mkdir "$result/out"
+	# Keep the newest ones only.
+	find "$RRXE_TREE/build/vm" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +60 | cut -d' ' -f2- | xargs -r rm -rf
 }
 
 quoted() { printf '%s=%q\n' "$1" "$2"; }
@@ -86,7 +88,9 @@ stage_command() {
 
 boot() {
 	local qemu append saved
-	append="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr ${APPEND:-}"
+	append="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr"
+	# An emulated processor may get no time for long: that is no stall of the kernel.
+	append+=" rcupdate.rcu_cpu_stall_timeout=90 watchdog_thresh=45 ${APPEND:-}"
 	qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 		-machine q35 -cpu "$CPU" -m "$MEM"
 		-kernel "$guest/vmlinux" -initrd "$result/initrd" -append "$append"
