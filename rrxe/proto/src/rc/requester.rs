@@ -235,9 +235,9 @@ impl Requester {
             self.next.advance(request, self.mtu, count);
             self.note_sent();
         }
-        if !self.is_waiting() {
-            self.ack_deadline = None;
-        }
+        // Without a request for an acknowledgement, which may be among what was not sent, there is
+        // none to wait for.
+        self.arm(now);
         self.unasked = undo.unasked.saturating_add(count);
         self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
     }
@@ -321,6 +321,13 @@ impl Requester {
 
     /// Flushes all that is not done, and all that is posted from now on.
     pub fn enter_error(&mut self) {
+        if self
+            .failure
+            .is_some_and(|failure| self.acked.wqe.is_before(failure.wqe))
+        {
+            // It is flushed as those before it are.
+            self.failure = None;
+        }
         self.phase = Phase::Flushing;
         self.pause = None;
         self.ack_deadline = None;
