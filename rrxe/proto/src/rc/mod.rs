@@ -35,6 +35,7 @@ mod responder;
 mod response;
 mod retry;
 mod saved;
+mod sender;
 mod task;
 mod window;
 
