@@ -17,7 +17,7 @@ use crate::kapi::{
         CoreCaps,
         DeviceAttr,
         DeviceCaps,
-        PortAttr, //
+        PortLimits, //
     },
     sync::RcuTable, //
 };
@@ -107,15 +107,16 @@ impl rdma::ProviderDevice<Provider> for Device {
         }
     }
 
-    fn port(&self, netdev: &NetDevice) -> PortAttr {
-        let room = netdev.mtu().saturating_sub(OVERHEAD);
-        PortAttr {
+    fn port_limits(&self) -> PortLimits {
+        PortLimits {
             max_mtu: PathMtu::Mtu4096.to_ib(),
-            // There is no smaller one; IP fragments its packets then.
-            active_mtu: PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256).to_ib(),
             max_message: limits::MAX_MESSAGE,
-            bad_pkeys: 0,
-            bad_qkeys: 0,
         }
+    }
+
+    fn active_mtu(&self, netdev: &NetDevice) -> u32 {
+        let room = netdev.mtu().saturating_sub(OVERHEAD);
+        // If there is no room even for the smallest, IP fragments its packets.
+        PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256).to_ib()
     }
 }
