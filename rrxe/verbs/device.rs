@@ -21,7 +21,7 @@ use crate::{
             CoreCaps,
             DeviceAttr,
             DeviceCaps,
-            PortAttr, //
+            PortLimits, //
         },
         sync::RcuTable, //
     },
@@ -122,20 +122,21 @@ impl rdma::ProviderDevice<Provider> for Device {
         }
     }
 
-    fn port(&self, netdev: &NetDevice) -> PortAttr {
-        PortAttr {
+    fn port_limits(&self) -> PortLimits {
+        PortLimits {
             max_mtu: PathMtu::Mtu4096.to_ib(),
-            active_mtu: active_mtu(netdev).to_ib(),
             max_message: limits::MAX_MESSAGE,
-            bad_pkeys: 0,
-            bad_qkeys: 0,
         }
+    }
+
+    fn active_mtu(&self, netdev: &NetDevice) -> u32 {
+        active_mtu(netdev).to_ib()
     }
 }
 
 /// The largest path MTU whose packets fit through `netdev`.
 pub(super) fn active_mtu(netdev: &NetDevice) -> PathMtu {
     let room = netdev.mtu().saturating_sub(OVERHEAD);
-    // There is no smaller one; IP fragments its packets then.
+    // If there is no room even for the smallest, IP fragments its packets.
     PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256)
 }

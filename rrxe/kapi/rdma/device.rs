@@ -5,7 +5,7 @@
 use super::{
     port::{
         CoreCaps,
-        PortAttr, //
+        PortLimits, //
     },
     Provider, //
 };
@@ -206,8 +206,11 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
     /// What the device offers.
     fn attributes(&self) -> DeviceAttr;
 
-    /// What the port on `netdev` is like just now.
-    fn port(&self, netdev: &NetDevice) -> PortAttr;
+    /// What the port can do at most.
+    fn port_limits(&self) -> PortLimits;
+
+    /// Largest path MTU that `netdev`, the port's, leaves room for: a number of `enum ib_mtu`.
+    fn active_mtu(&self, netdev: &NetDevice) -> u32;
 }
 
 pub(super) unsafe extern "C" fn query<P: Provider>(

@@ -94,7 +94,7 @@ pub(crate) use self::{
     pd::ProtectionDomain,
     port::{
         CoreCaps,
-        PortAttr, //
+        PortLimits, //
     },
     provider::{
         Provider,

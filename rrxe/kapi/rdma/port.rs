@@ -11,11 +11,9 @@ use crate::kapi::{
     bindings as b,
     net::netdev::NetDevice, //
 };
+use core::ptr::NonNull;
 use kernel::{
-    error::{
-        from_result,
-        to_result, //
-    },
+    error::from_result,
     prelude::*,
     sync::aref::ARef, //
 };
@@ -47,23 +45,15 @@ impl CoreCaps {
     }
 }
 
-/// What a port is like just now. MTUs are numbers of [`enum ib_mtu`].
-///
-/// Its state and speed are those of the netdev.
-///
-/// [`enum ib_mtu`]: srctree/include/rdma/ib_verbs.h
+/// What a port can do at most.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PortAttr {
-    /// Largest path MTU that the device knows.
+pub(crate) struct PortLimits {
+    /// Largest path MTU, as a number of [`enum ib_mtu`].
+    ///
+    /// [`enum ib_mtu`]: srctree/include/rdma/ib_verbs.h
     pub(crate) max_mtu: u32,
-    /// Largest path MTU that the netdev's MTU leaves room for.
-    pub(crate) active_mtu: u32,
     /// Bytes of the longest message.
     pub(crate) max_message: u32,
-    /// Packets dropped for their partition key since the device was made.
-    pub(crate) bad_pkeys: u32,
-    /// Packets dropped for their queue key since the device was made.
-    pub(crate) bad_qkeys: u32,
 }
 
 impl<P: Provider> Device<P> {
@@ -71,21 +61,30 @@ impl<P: Provider> Device<P> {
     pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
         // SAFETY: The device is alive.
         let netdev = unsafe { b::ib_device_get_netdev(self.as_raw(), NUMBER) };
-        let netdev = core::ptr::NonNull::new(netdev.cast::<NetDevice>())?;
+        let netdev = NonNull::new(netdev.cast::<NetDevice>())?;
         // SAFETY: The call gave us a reference; the type is transparent.
         Some(unsafe { ARef::from_raw(netdev) })
     }
 }
 
-/// State of the link below ([`enum ib_port_phys_state`]), which has no driver to ask.
-///
-/// [`enum ib_port_phys_state`]: srctree/include/rdma/ib_verbs.h
-fn physical_state(netdev: &NetDevice) -> b::ib_port_phys_state {
-    match (netdev.is_running(), netdev.has_carrier()) {
-        (true, true) => b::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP,
-        (true, false) => b::ib_port_phys_state_IB_PORT_PHYS_STATE_POLLING,
-        (false, _) => b::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED,
-    }
+/// Reports that the port is down: it has no netdev, or none that could be asked.
+fn set_down(attr: &mut b::ib_port_attr) {
+    attr.state = b::ib_port_state_IB_PORT_DOWN;
+    attr.phys_state = b::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED as u8;
+    attr.active_mtu = b::ib_mtu_IB_MTU_256;
+    attr.active_speed = b::ib_port_speed_IB_SPEED_SDR as u16;
+    attr.active_width = b::ib_port_width_IB_WIDTH_1X as u8;
+}
+
+/// Reports the state of the port's netdev.
+fn set_state(attr: &mut b::ib_port_attr, netdev: &NetDevice) {
+    // SAFETY: The netdev is referenced.
+    attr.state = unsafe { b::helpers::ib_get_curr_port_state(netdev.as_ptr()) };
+    attr.phys_state = match (netdev.is_running(), netdev.has_carrier()) {
+        (true, true) => b::ib_port_phys_state_IB_PORT_PHYS_STATE_LINK_UP as u8,
+        (true, false) => b::ib_port_phys_state_IB_PORT_PHYS_STATE_POLLING as u8,
+        (false, _) => b::ib_port_phys_state_IB_PORT_PHYS_STATE_DISABLED as u8,
+    };
 }
 
 pub(super) unsafe extern "C" fn query<P: Provider>(
@@ -99,29 +98,32 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         }
         // SAFETY: The core passes a live device.
         let device = unsafe { Device::<P>::from_raw(ib) };
-        let netdev = device.netdev().ok_or(ENODEV)?;
-        let port_attr = device.data().port(&netdev);
-
         // SAFETY: The core passes a zeroed structure that it does not touch meanwhile.
         let attr = unsafe { &mut *attr };
-        // SAFETY: The netdev is referenced.
-        attr.state = unsafe { b::helpers::ib_get_curr_port_state(netdev.as_ptr()) };
-        attr.phys_state = physical_state(&netdev) as u8;
-        attr.max_mtu = port_attr.max_mtu;
-        attr.active_mtu = port_attr.active_mtu;
+
         attr.gid_tbl_len = c_int::try_from(P::Device::GIDS)?;
         attr.pkey_tbl_len = u16::try_from(P::Device::PKEYS.len())?;
-        attr.max_msg_sz = port_attr.max_message;
-        attr.bad_pkey_cntr = port_attr.bad_pkeys;
-        attr.qkey_viol_cntr = port_attr.bad_qkeys;
         attr.max_vl_num = 1;
         if P::Device::CORE_CAPS.max_mad_size() != 0 {
             attr.port_cap_flags = b::ib_port_capability_mask_bits_IB_PORT_CM_SUP;
         }
+        let limits = device.data().port_limits();
+        attr.max_mtu = limits.max_mtu;
+        attr.max_msg_sz = limits.max_message;
+
+        // While the netdev goes away it is still asked for.
+        set_down(attr);
+        let Some(netdev) = device.netdev() else {
+            return Ok(0);
+        };
         // SAFETY: The device is alive, and the places are valid for writes.
-        to_result(unsafe {
+        let err = unsafe {
             b::ib_get_eth_speed(ib, port, &mut attr.active_speed, &mut attr.active_width)
-        })?;
+        };
+        if err == 0 {
+            set_state(attr, &netdev);
+            attr.active_mtu = device.data().active_mtu(&netdev);
+        }
         Ok(0)
     })
 }
