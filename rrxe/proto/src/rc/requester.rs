@@ -138,6 +138,8 @@ pub(super) struct Undo {
     pub(super) sent: Psn,
     pub(super) begun: WqeSeq,
     pub(super) unasked: u32,
+    /// Packets of the plan.
+    pub(super) planned: u32,
 }
 
 impl Requester {

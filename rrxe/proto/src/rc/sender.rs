@@ -51,7 +51,7 @@ impl Requester {
             return;
         };
         let count = psn.offset_from(undo.next.psn);
-        if count >= self.next.psn.offset_from(undo.next.psn) {
+        if count >= undo.planned {
             return;
         }
         self.next = undo.next;
@@ -139,6 +139,7 @@ impl Requester {
             sent: self.sent,
             begun: self.begun,
             unasked: self.unasked,
+            planned: plan.count(),
         });
         if self.next.wqe == self.begun {
             self.begun = self.begun.next();

@@ -1284,6 +1284,19 @@ fn a_request_that_was_not_sent_has_not_begun() {
 }
 
 #[test]
+fn a_read_is_sent_or_not_but_not_in_part() {
+    let mut rig = Rig::new();
+    rig.post(READ, 3 * MTU);
+    rig.send();
+    rig.side.unsent(rig.now, psn(FIRST + 1), &rig.queue);
+    assert_eq!(
+        rig.side.next_deadline(),
+        Some(rig.now.saturating_add(TIMEOUT))
+    );
+    assert_eq!(rig.send_psns(), []);
+}
+
+#[test]
 fn header_specs_tell_all() {
     let mut rig = Rig::new();
     rig.post(Operation::SendInv(KEY), 3);
