@@ -52,7 +52,7 @@ impl Requester {
             } => {
                 let (at, reach) = self.walk(psn, queue);
                 if reach == Reach::Gap {
-                    return self.on_gap(now, at);
+                    return self.on_data_past_gap(now, at, aeth);
                 }
                 self.on_read(now, at, position, aeth, len, queue)
             }
@@ -63,7 +63,7 @@ impl Requester {
             } => {
                 let (at, reach) = self.walk(psn, queue);
                 if reach == Reach::Gap {
-                    return self.on_gap(now, at);
+                    return self.on_data_past_gap(now, at, Some(aeth));
                 }
                 self.on_atomic(now, at, aeth, original, queue)
             }
@@ -137,6 +137,14 @@ impl Requester {
         self.progress(now, at);
         self.ask_again();
         Placement::Dropped(DropReason::Gap)
+    }
+
+    /// Data with a syndrome that no data comes with says nothing of what is before it.
+    fn on_data_past_gap(&mut self, now: Instant, at: Cursor, aeth: Option<Aeth>) -> Placement {
+        if !aeth.is_none_or(is_ack) {
+            return Placement::Dropped(DropReason::Malformed);
+        }
+        self.on_gap(now, at)
     }
 
     fn on_nak(&mut self, code: NakCode) {

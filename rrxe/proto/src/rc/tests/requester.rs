@@ -744,6 +744,24 @@ fn a_read_response_longer_or_shorter_than_asked_is_bad() {
 
 // PROTOCOL requirement 6.
 #[test]
+fn data_with_a_nak_acknowledges_nothing_before_a_gap() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 1);
+    rig.post(READ, 1);
+    rig.post(READ, 1);
+    rig.send();
+    let placement = rig.respond(Response::Read {
+        psn: psn(FIRST + 2),
+        position: Position::Only,
+        aeth: Some(Aeth::new(Syndrome::Nak(NakCode::RemoteAccess), Msn::ZERO)),
+        len: 1,
+    });
+    assert_eq!(placement, Placement::Dropped(DropReason::Malformed));
+    assert_eq!(rig.statuses(), []);
+}
+
+// PROTOCOL requirement 6.
+#[test]
 fn a_response_of_the_wrong_kind_is_bad_and_acknowledges_nothing() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 1);
