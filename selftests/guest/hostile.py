@@ -137,7 +137,7 @@ def bad_entries(a, b):
     attacker = Attacker(a, b)
     good, sge = attacker.good, attacker.sge
     for wqe in (
-        good(num_sge=5),
+        good(num_sge=64),
         good(num_sge=0x7FFFFFFF),
         good(num_sge=0xFFFFFFFF),
         good(length=1 << 31, resid=1 << 31),

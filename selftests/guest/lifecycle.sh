@@ -267,7 +267,7 @@ load_cycles() {
 		if ((i % 5 == 0)); then one_cycle traffic; else one_cycle idle; fi || { echo "cycle $i"; return 1; }
 	done
 	after=$(settled_memory)
-	echo "memory before $before KiB, after $after KiB"
+	note "memory before $before KiB, after $after KiB"
 	((after - before < bound)) || { why "$((after - before)) KiB more than before 20 cycles"; return 1; }
 }
 
@@ -279,7 +279,7 @@ object_cycles() {
 	before=$(settled_memory)
 	timeout 60 ./lib/churn.py "$DEV_A" "$IP4_A" 60 || return
 	after=$(settled_memory)
-	echo "memory before $before KiB, after $after KiB"
+	note "memory before $before KiB, after $after KiB"
 	fabric_down
 	((after - before < bound)) || { why "$((after - before)) KiB more than before"; return 1; }
 }
