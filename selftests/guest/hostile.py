@@ -183,7 +183,7 @@ def stale_fields(a, b):
 
 def wild_indices(a, b):
     """Producer indices out of range, and going backwards."""
-    for wild in (0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 1 << 16, 64, 63, 128, 129):
+    for wild in (0xFFFFFFFF, 0x80000000, 1 << 16, 128, 63):
         attacker = Attacker(a, b)
         qa = attacker.qa
         for slot in range(qa.sq.slots):
