@@ -4,7 +4,9 @@
 
 use kernel::prelude::*;
 
+mod datapath;
 mod kapi;
+mod ring;
 mod verbs;
 
 module! {
@@ -20,6 +22,7 @@ module! {
 /// told of netdevs any more.
 struct Rrxe {
     _link: kapi::rdma::LinkRegistration,
+    _namespaces: Pin<KBox<kapi::net::Registration<kapi::net::Namespace<datapath::ingress::Ingress>>>>,
     _netdevs: Pin<KBox<kapi::net::Notifier<verbs::NetdevWatch>>>,
     _alone: Pin<KBox<kapi::module::Exclusion>>,
 }
@@ -32,8 +35,10 @@ impl kernel::Module for Rrxe {
         )
         .inspect_err(|_| pr_err!("{} is loaded; unload it first\n", verbs::RIVAL))?;
         let netdevs = KBox::try_pin_init(kapi::net::Notifier::new(verbs::NetdevWatch), GFP_KERNEL)?;
+        let namespaces = KBox::try_pin_init(kapi::net::Registration::new(), GFP_KERNEL)?;
         Ok(Self {
             _link: kapi::rdma::LinkRegistration::new::<verbs::Provider>(),
+            _namespaces: namespaces,
             _netdevs: netdevs,
             _alone: alone,
         })

@@ -14,6 +14,7 @@ pub(crate) mod module;
 pub(crate) mod net;
 pub(crate) mod random;
 pub(crate) mod rdma;
+pub(crate) mod shmem;
 pub(crate) mod sync;
 pub(crate) mod time;
 pub(crate) mod work;

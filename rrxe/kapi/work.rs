@@ -10,12 +10,7 @@
 
 use crate::kapi::bindings as b;
 use core::{marker::PhantomPinned, ptr::NonNull};
-use kernel::{
-    prelude::*,
-    str::CStr,
-    sync::LockClassKey,
-    types::Opaque,
-};
+use kernel::{prelude::*, str::CStr, sync::LockClassKey, types::Opaque};
 
 /// A queue of its own, whose work runs on any CPU, many items at once.
 ///

@@ -65,11 +65,7 @@ struct CreateAhResponse {
 }
 
 impl rdma::AddressHandle<Provider> for Ah {
-    fn create(
-        pd: &rdma::Pd<Provider>,
-        attr: &AhAttr,
-        udata: &mut rdma::Udata<'_>,
-    ) -> Result<Self> {
+    fn create(pd: &rdma::Pd<Provider>, attr: &AhAttr, udata: &mut rdma::Udata<'_>) -> Result<Self> {
         udata.expect_response::<CreateAhResponse>()?;
         let av = Arc::new(Av::read(attr)?, GFP_KERNEL)?;
         let device = pd.device().data().clone();

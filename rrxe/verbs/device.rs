@@ -5,21 +5,26 @@
 use super::{
     ah::Av,
     limits,
-    mr::Mr,
-    pd::PdId,
     Provider, //
 };
-use crate::kapi::{
-    net::NetDevice,
-    random,
-    rdma::{
-        self,
-        CoreCaps,
-        DeviceAttr,
-        DeviceCaps,
-        PortLimits, //
+use crate::{
+    datapath::{
+        attachment::Attachment,
+        node::Node,
+        region::PdId, //
     },
-    sync::RcuTable, //
+    kapi::{
+        net::NetDevice,
+        random,
+        rdma::{
+            self,
+            CoreCaps,
+            DeviceAttr,
+            DeviceCaps,
+            PortLimits, //
+        },
+        sync::RcuTable, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -32,8 +37,8 @@ use kernel::{
     },
 };
 use rrxe_proto::{
-    Pkey,
     PathMtu, //
+    Pkey,
 };
 
 /// Bytes of headers and trailer around the payload of the packet that has most of them: a
@@ -44,9 +49,10 @@ const OVERHEAD: u32 = 40 + 8 + 12 + 16 + 4 + 4;
 /// the RDMA core knows.
 #[pin_data]
 pub(crate) struct Device {
-    /// Registered memory, by the index part of its key.
-    #[pin]
-    pub(crate) mrs: RcuTable<Mr>,
+    /// Dropped first: then no packet comes in any more.
+    _attachment: Attachment,
+    /// What the packet path knows of the device.
+    node: Arc<Node>,
     /// Address vectors, by the number of their handle, that work requests name.
     #[pin]
     pub(crate) avs: RcuTable<Av>,
@@ -56,16 +62,25 @@ pub(crate) struct Device {
 
 impl Device {
     /// Makes the shared part of a device.
-    pub(super) fn new() -> Result<Arc<Self>> {
+    pub(super) fn new(netdev: &NetDevice) -> Result<Arc<Self>> {
+        // A key of an earlier life of the device shall not fit.
+        let first_key = u32::from_ne_bytes(random::bytes()) % limits::MAX_MR;
+        let node = Node::new(netdev.into(), first_key)?;
+        let attachment = Attachment::new(node.clone(), netdev)?;
         Arc::pin_init(
             pin_init!(Self {
-                // A key of an earlier life of the device shall not fit.
-                mrs <- RcuTable::new(u32::from_ne_bytes(random::bytes()) % limits::MAX_MR),
+                _attachment: attachment,
+                node,
                 avs <- RcuTable::new(1),
                 next_pd: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// What the packet path knows of the device.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
     }
 
     /// Returns a number that no protection domain of the device has had before.
@@ -115,8 +130,13 @@ impl rdma::ProviderDevice<Provider> for Device {
     }
 
     fn active_mtu(&self, netdev: &NetDevice) -> u32 {
-        let room = netdev.mtu().saturating_sub(OVERHEAD);
-        // If there is no room even for the smallest, IP fragments its packets.
-        PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256).to_ib()
+        active_mtu(netdev).to_ib()
     }
+}
+
+/// The largest path MTU whose packets fit through `netdev`.
+pub(super) fn active_mtu(netdev: &NetDevice) -> PathMtu {
+    let room = netdev.mtu().saturating_sub(OVERHEAD);
+    // There is no smaller one; IP fragments its packets then.
+    PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256)
 }

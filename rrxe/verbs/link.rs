@@ -51,7 +51,7 @@ impl rdma::Link<Provider> for Link {
             node_guid: node_guid(netdev.mac()),
             vectors: cpus(),
         };
-        rdma::register::<Provider>(&spec, Device::new()?)
+        rdma::register::<Provider>(&spec, Device::new(netdev)?)
     }
 }
 

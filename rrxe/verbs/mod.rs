@@ -7,29 +7,28 @@
 
 mod ah;
 mod context;
+mod cq;
 mod device;
 mod link;
 mod mr;
 mod pd;
-mod stub;
+mod qp;
+mod qp_attributes;
 
 pub(crate) mod limits;
 
 pub(crate) use self::{
     ah::Av,
+    cq::{
+        Cq,
+        Overrun, //
+    },
     device::Device,
     link::{
         NetdevWatch,
         RIVAL, //
     },
-    mr::{
-        Fault,
-        Mr, //
-    },
-    pd::{
-        Pd,
-        PdId, //
-    },
+    pd::Pd,
 };
 
 use crate::kapi::rdma;
@@ -49,8 +48,8 @@ impl rdma::Provider for Provider {
     type Context = context::Context;
     type Pd = Pd;
     type Ah = ah::Ah;
-    type Cq = stub::Cq;
-    type Qp = stub::Qp;
+    type Cq = cq::Cq;
+    type Qp = qp::QueuePair;
     type Mr = mr::Registration;
     type Link = link::Link;
 

@@ -3,19 +3,11 @@
 //! Protection domains.
 
 use super::Provider;
-use crate::kapi::rdma;
+use crate::{
+    datapath::region::PdId,
+    kapi::rdma, //
+};
 use kernel::prelude::*;
-
-/// Number of a protection domain, never used again on its device: objects whose numbers are
-/// equal may be used with one another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PdId(u64);
-
-impl PdId {
-    pub(super) const fn new(number: u64) -> Self {
-        Self(number)
-    }
-}
 
 /// A protection domain.
 pub(crate) struct Pd {

@@ -47,7 +47,6 @@ unload() {
 busy_start() {
 	PERF_LIMIT=60 perf_serve link 4 ib_write_bw -D 50 -s 4096
 	perf_client link 4 ib_write_bw -D 50 -s 4096 &
-	BUSY=$!
 	wait_for 15 busy_moves || { cat "$PERF_CLIENT"; return 1; }
 }
 
@@ -62,7 +61,10 @@ busy_moves() {
 }
 
 busy_stop() {
-	kill -KILL $(pgrep -x ib_write_bw) 2>/dev/null
+	local comm
+	for comm in /proc/[0-9]*/comm; do
+		[[ $(cat "$comm" 2>/dev/null) != ib_write_bw ]] || kill -KILL "${comm//[^0-9]/}"
+	done
 	wait
 }
 
@@ -182,17 +184,27 @@ unload_with_devices() {
 	fabric_down
 }
 
+# Refused at once, or done: both are right, but nothing in between.
 unload_in_use() {
+	local unloader
 	fabric_up && busy_start || return
-	if timeout 30 rmmod "$MODULE" 2>/dev/null; then
-		echo "unloaded while in use"
+	rmmod "$MODULE" &
+	unloader=$!
+	if ! wait_for 10 no_process $unloader; then
+		why "rmmod has not returned after 10 s"
 		busy_stop
 		return 1
 	fi
-	busy_moves || { echo "the traffic has stopped"; busy_stop; return 1; }
-	busy_stop
+	if wait $unloader; then
+		no_device "$DEV_A" && ! loaded || { why "unloaded, but not gone"; return 1; }
+		busy_stop
+	else
+		busy_moves || { why "refused, but the traffic has stopped"; return 1; }
+		busy_stop
+		unload || return
+	fi
+	nothing_left
 	fabric_down
-	unload
 }
 
 netdev_gone_idle() {
@@ -277,7 +289,7 @@ ktap_add "loading beside rdma_rxe is refused" refuse_beside_rxe
 ktap_add "many devices in many name spaces" many_devices
 ktap_add "two devices in one name space share the port" shared_port
 ktap_add "unload with devices present" unload_with_devices
-ktap_add "unload while in use is refused" unload_in_use
+ktap_add "unload while in use" unload_in_use
 ktap_add "netdev removed, idle" netdev_gone_idle
 ktap_add "name space removed, idle" netns_gone_idle
 ktap_add "client killed" client_killed

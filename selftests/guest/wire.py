@@ -34,7 +34,7 @@ OUT = pathlib.Path(os.environ.get("OUT") or ("/out" if os.path.ismount("/out") e
 def capture(fabric, name):
     """Capture one end of the cable; yields a list that holds the packets when it is over."""
     path = OUT / f"{name}.pcap"
-    command = ["ip", "netns", "exec", fabric.a.netns, "tcpdump", "-i", fabric.a.netdev, "-s", "0", "-U", "-Z", "root"]
+    command = ["ip", "netns", "exec", fabric.a.netns, "tcpdump", "-i", fabric.a.netdev, "-s", "0", "-U", "-Z", "root", "--immediate-mode"]
     command += ["-B", "16384", "-w", str(path), "udp port 4791"]
     log = tempfile.TemporaryFile("w+")
     dumper = subprocess.Popen(command, stderr=log)
@@ -42,7 +42,7 @@ def capture(fabric, name):
         wait_for_log(dumper, log, "listening on")
         packets = []
         yield packets
-        time.sleep(0.5)
+        wait_until_quiet(path)
     finally:
         dumper.send_signal(signal.SIGINT)
         dumper.wait(20)
@@ -59,6 +59,15 @@ def wait_for_log(process, log, text, seconds=20):
         if text in (said := log.read()):
             return
         check(process.poll() is None and time.monotonic() < deadline, f"tcpdump: {said}")
+        time.sleep(0.05)
+
+
+def wait_until_quiet(path, seconds=0.5):
+    """Until a file has stopped to grow: tcpdump drops what it has not yet written when it is told to stop."""
+    size, since = -1, time.monotonic()
+    while time.monotonic() - since < seconds:
+        if (now := path.stat().st_size) != size:
+            size, since = now, time.monotonic()
         time.sleep(0.05)
 
 

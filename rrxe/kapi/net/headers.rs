@@ -109,7 +109,8 @@ impl Headers {
                 source,
                 destination,
             } => {
-                let flow = 0x6000_0000 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
+                let flow =
+                    0x6000_0000 | u32::from(self.traffic_class) << 20 | self.flow_label & 0xf_ffff;
                 let parts: [&[u8]; 6] = [
                     &flow.to_be_bytes(),
                     &udp_len.to_be_bytes(),

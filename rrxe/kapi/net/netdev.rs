@@ -88,7 +88,13 @@ impl NetDevice {
     pub(crate) fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
         // SAFETY: The device is alive, and so is its address, of at least 32 bytes.
-        unsafe { b::helpers::copy_bytes(mac.as_mut_ptr().cast(), (*self.as_ptr()).dev_addr.cast(), mac.len()) };
+        unsafe {
+            b::helpers::copy_bytes(
+                mac.as_mut_ptr().cast(),
+                (*self.as_ptr()).dev_addr.cast(),
+                mac.len(),
+            )
+        };
         mac
     }
 
@@ -96,7 +102,13 @@ impl NetDevice {
     pub(crate) fn name(&self) -> [u8; 16] {
         let mut name = [0; 16];
         // SAFETY: The device is alive; a name is an array of 16 bytes.
-        unsafe { b::helpers::copy_bytes(name.as_mut_ptr().cast(), (&raw const (*self.as_ptr()).name).cast(), name.len()) };
+        unsafe {
+            b::helpers::copy_bytes(
+                name.as_mut_ptr().cast(),
+                (&raw const (*self.as_ptr()).name).cast(),
+                name.len(),
+            )
+        };
         name
     }
 

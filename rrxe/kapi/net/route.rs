@@ -101,9 +101,8 @@ impl Route {
                     sport: flow.source_port.to_be(),
                 };
                 // SAFETY: The namespace is alive in this read section, and the key initialised.
-                let route = unsafe {
-                    b::ip6_dst_lookup_flow(net, ptr::null(), &mut key, ptr::null())
-                };
+                let route =
+                    unsafe { b::ip6_dst_lookup_flow(net, ptr::null(), &mut key, ptr::null()) };
                 Self::new(from_err_ptr(route)?, Version::V6)
             }
         }

@@ -90,7 +90,14 @@ impl RxPacket {
         }
         .unsigned_abs();
         // SAFETY: The buffer is valid and knows its device.
-        let device = unsafe { (*raw).__bindgen_anon_1.__bindgen_anon_1.__bindgen_anon_1.dev }.cast();
+        let device = unsafe {
+            (*raw)
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev
+        }
+        .cast();
         // SAFETY: The device is alive in this read section.
         let device = unsafe { NetDevice::from_raw(device) };
         let lower_ifindex = lower(device, ifindex, &guard);
@@ -348,9 +355,7 @@ unsafe impl Packet for RxPacket {
 /// `device` is the one that handed the packet to the IP stack: the same one, or the loopback device.
 fn lower(device: &NetDevice, ifindex: u32, _guard: &rcu::Guard) -> u32 {
     if device.ifindex() == ifindex {
-        return device
-            .vlan_lower()
-            .map_or(ifindex, |lower| lower.ifindex());
+        return device.vlan_lower().map_or(ifindex, |lower| lower.ifindex());
     }
     let Ok(index) = i32::try_from(ifindex) else {
         return ifindex;

@@ -11,7 +11,12 @@ use super::{
 };
 use crate::kapi::bindings as b;
 use core::ptr::NonNull;
-use kernel::{ffi::*, new_mutex, prelude::*, sync::{Arc, Mutex}};
+use kernel::{
+    ffi::*,
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Mutex},
+};
 
 /// Where the packets of a namespace go.
 pub(crate) trait Receiver: Send + Sync + Sized + 'static {

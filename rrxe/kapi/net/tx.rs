@@ -39,7 +39,8 @@ impl TxSkb {
             .ok_or(EINVAL)?;
         let size = u32::try_from(size).map_err(|_| EINVAL)?;
         // SAFETY: Any size may be asked for.
-        let skb = NonNull::new(unsafe { b::helpers::alloc_skb(size, gfp::raw(flags)) }).ok_or(ENOMEM)?;
+        let skb =
+            NonNull::new(unsafe { b::helpers::alloc_skb(size, gfp::raw(flags)) }).ok_or(ENOMEM)?;
         // SAFETY: The buffer was just made, for us.
         let skb = unsafe { Skb::from_raw(skb) };
         let headroom = i32::try_from(headroom).map_err(|_| EINVAL)?;
@@ -119,7 +120,10 @@ impl TxSkb {
         let Self { mut skb } = self;
         let content = len(&skb).checked_add(trailer).ok_or(EMSGSIZE)?;
         let header = headers.bytes(content).ok_or(EMSGSIZE)?;
-        let (ip, udp) = header.as_slice().split_at_checked(header.ip_len()).ok_or(EINVAL)?;
+        let (ip, udp) = header
+            .as_slice()
+            .split_at_checked(header.ip_len())
+            .ok_or(EINVAL)?;
 
         prepend(&mut skb, udp)?;
         // SAFETY: The buffer is ours and begins with the UDP header.

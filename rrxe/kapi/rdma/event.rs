@@ -18,8 +18,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    impl_has_work,
-    new_work,
+    impl_has_work, new_work,
     prelude::*,
     sync::Arc,
     workqueue::{

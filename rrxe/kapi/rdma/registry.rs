@@ -237,7 +237,12 @@ impl<P: Provider> Unregistered<P> {
         ib.uverbs_cmd_mask |= 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND
             | 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
         let room = ib.node_desc.len().saturating_sub(1);
-        for (to, from) in ib.node_desc.iter_mut().take(room).zip(spec.description.to_bytes()) {
+        for (to, from) in ib
+            .node_desc
+            .iter_mut()
+            .take(room)
+            .zip(spec.description.to_bytes())
+        {
             *to = *from as _;
         }
         // SAFETY: As above.

@@ -104,8 +104,6 @@ impl Udata<'_> {
         self.expect_response::<T>()?;
         let bytes = response.as_bytes();
         // SAFETY: The slice is valid for reads.
-        to_result(unsafe {
-            b::_ib_respond_udata(self.raw, bytes.as_ptr().cast(), bytes.len())
-        })
+        to_result(unsafe { b::_ib_respond_udata(self.raw, bytes.as_ptr().cast(), bytes.len()) })
     }
 }

@@ -64,7 +64,10 @@ impl Umem {
             let follows = extents.last().is_some_and(|last: &Extent| {
                 let first = extents.len().checked_sub(2).and_then(|i| extents.get(i));
                 let begin = first.map_or(0, |extent| extent.end);
-                last.start.as_ptr().wrapping_add(last.end.wrapping_sub(begin)) == start.as_ptr()
+                last.start
+                    .as_ptr()
+                    .wrapping_add(last.end.wrapping_sub(begin))
+                    == start.as_ptr()
             });
             end = end.checked_add(length).ok_or(EOVERFLOW)?;
             match extents.last_mut() {

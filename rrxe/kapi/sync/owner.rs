@@ -38,12 +38,12 @@ use core::{
     ops::{Deref, DerefMut},
     pin::Pin,
 };
-use pin_init::Wrapper;
 use kernel::{
     prelude::*,
     sync::atomic::{ordering, Atomic},
     time::{delay::fsleep, Delta},
 };
+use pin_init::Wrapper;
 
 /// Nobody runs.
 const IDLE: u32 = 0;

@@ -119,6 +119,27 @@ mod tests {
     }
 
     #[test]
+    fn rights_have_the_bits_of_the_verbs() {
+        let rights = [
+            Access::LOCAL_WRITE,
+            Access::REMOTE_WRITE,
+            Access::REMOTE_READ,
+            Access::REMOTE_ATOMIC,
+            Access::MW_BIND,
+            Access::ZERO_BASED,
+            Access::ON_DEMAND,
+            Access::HUGETLB,
+            Access::FLUSH_GLOBAL,
+            Access::FLUSH_PERSISTENT,
+        ];
+        for (bit, right) in rights.into_iter().enumerate() {
+            assert_eq!(right.bits(), 1 << bit);
+        }
+        assert_eq!(Access::RELAXED_ORDERING.bits(), 0x10_0000);
+        assert_eq!(Access::REMOTE.bits(), 0x30e);
+    }
+
+    #[test]
     fn optional_bits_are_not_unknown() {
         assert!(Access::from_bits(1 << 29).is_known());
         assert!(!Access::from_bits(1 << 30).is_known());

@@ -209,6 +209,16 @@ mod tests {
         assert_eq!(at(i64::from(HALF) - 1), Arrival::Ahead);
     }
 
+    #[test]
+    fn a_range_ends_before_its_count() {
+        let start = Psn::truncate(0xff_fffe);
+        assert!(start.is_within(start, 1));
+        assert!(!start.is_within(start, 0));
+        assert!(Psn::ZERO.is_within(start, 3));
+        assert!(!Psn::ZERO.next().is_within(start, 3));
+        assert!(!start.prev().is_within(start, 3));
+    }
+
     proptest! {
         #[test]
         fn distance_undoes_addition(a in 0..=MASK, n in 0..HALF) {

@@ -156,6 +156,28 @@ mod tests {
     }
 
     #[test]
+    fn completions_have_the_numbers_of_the_verbs() {
+        assert_eq!(WcStatus::LocalLength.code(), 1);
+        assert_eq!(WcStatus::LocalQpOperation.code(), 2);
+        assert_eq!(WcStatus::LocalProtection.code(), 4);
+        assert_eq!(WcStatus::WrFlush.code(), 5);
+        assert_eq!(WcStatus::MwBind.code(), 6);
+        assert_eq!(WcStatus::BadResponse.code(), 7);
+        assert_eq!(WcStatus::LocalAccess.code(), 8);
+        assert_eq!(WcStatus::RemoteInvalidRequest.code(), 9);
+        assert_eq!(WcStatus::RemoteAccess.code(), 10);
+        assert_eq!(WcStatus::RemoteOperation.code(), 11);
+        assert_eq!(WcStatus::RetryExceeded.code(), 12);
+        assert_eq!(WcStatus::RnrRetryExceeded.code(), 13);
+        assert_eq!(WcStatus::General.code(), 21);
+        assert_eq!(WcOpcode::LocalInvalidate.code(), 6);
+        assert_eq!(WcOpcode::Flush.code(), 8);
+        assert_eq!(WcOpcode::AtomicWrite.code(), 9);
+        assert_eq!(WcOpcode::Receive.code(), 0x80);
+        assert_eq!(WcOpcode::ReceiveRdmaWithImm.code(), 0x81);
+    }
+
+    #[test]
     fn only_a_sequence_nak_is_retried() {
         assert_eq!(NakCode::Sequence.status(), None);
         assert_eq!(

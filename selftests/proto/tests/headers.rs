@@ -8,6 +8,7 @@ use proptest::{
     prelude::*, //
 };
 use rrxe_proto::{
+    access::Access,
     key::{
         Imm,
         Key,
@@ -398,6 +399,45 @@ fn se_and_ackreq_are_dropped_where_they_mean_nothing() {
         bits(Kind::RcResponse(RcResponse::Acknowledge(ack))),
         (false, false)
     );
+}
+
+#[test]
+fn se_and_ackreq_are_not_believed_where_they_mean_nothing() {
+    let said = |code: Opcode| {
+        let mut bytes = [0; 64];
+        bytes[0] = code.0;
+        bytes[1] = 0x80;
+        bytes[8] = 0x80;
+        let headers = Headers::parse(&bytes, bytes.len()).unwrap();
+        (headers.solicited(), headers.ack_request())
+    };
+    assert_eq!(said(Opcode::RC_SEND_ONLY), (true, true));
+    assert_eq!(said(Opcode::RC_WRITE_ONLY), (false, true));
+    assert_eq!(said(Opcode::RC_ACKNOWLEDGE), (false, false));
+    assert_eq!(said(Opcode::UC_SEND_ONLY), (true, false));
+    assert_eq!(said(Opcode::UD_SEND_ONLY), (true, false));
+}
+
+// PROTOCOL requirement 15.
+#[test]
+fn each_request_needs_its_right() {
+    let reth = Reth::new(0, Key(0), 0);
+    let atomic = AtomicEth::fetch_add(0, Key(0), 0);
+    let feth = Feth::new(Placement::PERSISTENT, Selectivity::Range);
+    for (request, access) in [
+        (RcRequest::Send(SendPart::First), Access::NONE),
+        (
+            RcRequest::Write(WritePart::First(reth)),
+            Access::REMOTE_WRITE,
+        ),
+        (RcRequest::AtomicWrite(reth), Access::REMOTE_WRITE),
+        (RcRequest::Read(reth), Access::REMOTE_READ),
+        (RcRequest::CompareSwap(atomic), Access::REMOTE_ATOMIC),
+        (RcRequest::FetchAdd(atomic), Access::REMOTE_ATOMIC),
+        (RcRequest::Flush(feth, reth), Access::FLUSH_PERSISTENT),
+    ] {
+        assert_eq!(request.access(), access, "{request:?}");
+    }
 }
 
 // PROTOCOL rule 21.

@@ -4,6 +4,7 @@
 
 use rrxe_proto::{
     opcode::{
+        Extension,
         Opcode,
         OpcodeInfo,
         Position,
@@ -52,6 +53,34 @@ fn lengths_follow_from_the_extension_headers() {
     assert_eq!(
         MAX_HEADER_LEN,
         LENGTHS.iter().map(|row| row.1).max().unwrap()
+    );
+}
+
+#[test]
+fn extension_headers_are_listed_in_the_order_of_the_wire() {
+    use Extension::{
+        Aeth,
+        AtomicAckEth,
+        Deth,
+        Feth,
+        ImmDt,
+        Reth, //
+    };
+
+    let several: Vec<_> = TABLE
+        .iter()
+        .filter(|row| row.extensions.len() > 1)
+        .map(|row| (row.opcode, row.extensions))
+        .collect();
+    assert_eq!(
+        several,
+        [
+            (Opcode::RC_WRITE_ONLY_WITH_IMM, &[Reth, ImmDt][..]),
+            (Opcode::RC_ATOMIC_ACKNOWLEDGE, &[Aeth, AtomicAckEth]),
+            (Opcode::RC_FLUSH, &[Feth, Reth]),
+            (Opcode::UC_WRITE_ONLY_WITH_IMM, &[Reth, ImmDt]),
+            (Opcode::UD_SEND_ONLY_WITH_IMM, &[Deth, ImmDt]),
+        ]
     );
 }
 

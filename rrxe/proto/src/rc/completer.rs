@@ -78,7 +78,8 @@ impl Requester {
         let mut at = self.acked;
         while at.psn != to {
             if at.wqe == self.begun {
-                return (at, Reach::Gap);
+                // Not reached: all PSNs up to `sent` are of requests before `begun`.
+                return (self.acked, Reach::Gap);
             }
             let request = queue.request(at.wqe);
             if request.operation().answer() == Answer::Response {
@@ -90,12 +91,20 @@ impl Requester {
     }
 
     fn on_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth, queue: &impl SendQueue) -> Placement {
-        let to = match aeth.syndrome() {
+        let syndrome = aeth.syndrome();
+        let to = match syndrome {
             Syndrome::Ack(_) => psn.next(),
             Syndrome::RnrNak(_) | Syndrome::Nak(_) | Syndrome::Reserved(_) => psn,
         };
         let (at, reach) = self.walk(to, queue);
-        match (aeth.syndrome(), reach) {
+        match (syndrome, reach) {
+            // Of these the second is for reliable datagrams only.
+            (Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest), _) => {
+                return match reach {
+                    Reach::All => self.malformed(at),
+                    Reach::Gap => Placement::Dropped(DropReason::Malformed),
+                };
+            }
             (Syndrome::Ack(_), Reach::All) => self.progress(now, at),
             (Syndrome::RnrNak(timer), Reach::All) => {
                 self.progress(now, at);
@@ -112,13 +121,6 @@ impl Requester {
             }
             (Syndrome::Ack(_) | Syndrome::RnrNak(_) | Syndrome::Nak(_), Reach::Gap) => {
                 return self.on_gap(now, at);
-            }
-            (Syndrome::Reserved(_), Reach::All) => {
-                self.fail(at.wqe, WcStatus::BadResponse);
-                return Placement::Dropped(DropReason::Malformed);
-            }
-            (Syndrome::Reserved(_), Reach::Gap) => {
-                return Placement::Dropped(DropReason::Malformed);
             }
         }
         Placement::None

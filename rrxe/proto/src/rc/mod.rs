@@ -25,6 +25,9 @@ mod saved;
 mod task;
 mod window;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::{
     plan::{RequestPacket, RequestPlan},
     reply::{AtomicReply, ReadReply, ResponsePacket, ResponsePlan},

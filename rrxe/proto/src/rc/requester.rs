@@ -316,7 +316,7 @@ impl Requester {
 
     /// Whether the queue drains and nothing of it is on its way.
     pub fn is_drained(&self) -> bool {
-        self.gate == Gate::Shut && (self.phase == Phase::Flushing || self.acked.wqe == self.begun)
+        self.gate == Gate::Shut && self.acked.wqe == self.begun
     }
 
     /// Flushes all that is not done, and all that is posted from now on.
@@ -462,6 +462,7 @@ impl Requester {
             // What was about to be sent again has arrived after all.
             self.next = to;
             self.unasked = 0;
+            self.pause = None;
         }
         self.acked = to;
         self.undo = None;

@@ -306,8 +306,11 @@ impl Responder {
 
     /// Ends the connection with a NAK for `psn`.
     pub(super) fn refuse(&mut self, psn: Psn, verdict: Verdict) {
-        self.phase = Phase::Failing;
         self.owed = Owed::Nak(psn, Syndrome::Nak(verdict.nak));
+        if self.phase == Phase::Failing {
+            return;
+        }
+        self.phase = Phase::Failing;
         self.failure = Some(verdict.failure);
         if let Some(held) = &mut self.held {
             held.status = verdict.receive;
