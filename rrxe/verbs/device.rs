@@ -137,6 +137,6 @@ impl rdma::ProviderDevice<Provider> for Device {
 /// The largest path MTU whose packets fit through `netdev`.
 pub(super) fn active_mtu(netdev: &NetDevice) -> PathMtu {
     let room = netdev.mtu().saturating_sub(OVERHEAD);
-    // There is no smaller one; IP fragments its packets then.
+    // If there is no room even for the smallest, IP fragments its packets.
     PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256)
 }

@@ -127,10 +127,12 @@ class RingedQp(RcQp):
 
     def __init__(self, device, attr=RcAttr(), **options):
         before = mappings()
-        super().__init__(device, attr, **options)
+        # With so many entries the slots of each kind of queue differ in size.
+        super().__init__(device, attr.with_(sge=8), **options)
         rings = sorted((Ring(*m) for m in mappings() - before), key=lambda r: r.slot_size)
         check(len(rings) == 4, f"found {len(rings)} rings of a QP and two CQs")
         *self.cqs, self.rq, self.sq = rings
+        check(self.cqs[-1].slot_size < self.rq.slot_size < self.sq.slot_size, "cannot tell the rings apart")
 
     @property
     def handle(self):

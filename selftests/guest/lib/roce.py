@@ -226,8 +226,18 @@ def read_pcap(path):
         at += 16 + size
 
 
+def write_pcap(path, frames):
+    """A capture in the classic format; times are not recorded."""
+    with open(path, "wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, 1))
+        for frame in frames:
+            file.write(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame)
+
+
 def is_roce(frame):
     """Is it a UDP packet for the port of RoCE?"""
+    if len(frame) < 14 + 28:
+        return False
     ethertype = struct.unpack_from("!H", frame, 12)[0]
     udp = {0x0800: 14 + (frame[14] & 15) * 4, 0x86DD: 54}.get(ethertype)
     protocol = {0x0800: 23, 0x86DD: 20}.get(ethertype)
