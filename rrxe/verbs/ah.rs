@@ -25,8 +25,10 @@ use zerocopy_derive::Immutable;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Av {
     /// The path as the consumer gave it.
+    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) path: RocePath,
     /// Source and destination.
+    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) addresses: Addresses,
 }
 

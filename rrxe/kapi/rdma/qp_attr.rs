@@ -75,6 +75,7 @@ impl<'a> QpModify<'a> {
     }
 
     /// The queue key.
+    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) fn qkey(&self) -> Option<u32> {
         self.given(b::ib_qp_attr_mask_IB_QP_QKEY, self.attr.qkey)
     }
@@ -214,6 +215,7 @@ impl QpAttr {
     }
 
     /// Sets the queue key.
+    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) fn set_qkey(&mut self, qkey: u32) -> &mut Self {
         self.0.qkey = qkey;
         self
