@@ -4,7 +4,10 @@
 
 use kernel::prelude::*;
 
+mod datapath;
 mod kapi;
+mod ring;
+mod verbs;
 
 module! {
     type: Rrxe,
@@ -15,10 +18,29 @@ module! {
     alias: ["rdma-link-rrxe"],
 }
 
-struct Rrxe;
+/// The module. Fields are dropped in order: no new devices, then none at all, then no one is
+/// told of netdevs any more.
+struct Rrxe {
+    _link: kapi::rdma::LinkRegistration,
+    _namespaces: Pin<KBox<kapi::net::Registration<kapi::net::Namespace<datapath::ingress::Ingress>>>>,
+    _netdevs: Pin<KBox<kapi::net::Notifier<verbs::NetdevWatch>>>,
+    _alone: Pin<KBox<kapi::module::Exclusion>>,
+}
 
 impl kernel::Module for Rrxe {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        let alone = KBox::try_pin_init(
+            kapi::module::Exclusion::new(verbs::RIVAL, module),
+            GFP_KERNEL,
+        )
+        .inspect_err(|_| pr_err!("{} is loaded; unload it first\n", verbs::RIVAL))?;
+        let netdevs = KBox::try_pin_init(kapi::net::Notifier::new(verbs::NetdevWatch), GFP_KERNEL)?;
+        let namespaces = KBox::try_pin_init(kapi::net::Registration::new(), GFP_KERNEL)?;
+        Ok(Self {
+            _link: kapi::rdma::LinkRegistration::new::<verbs::Provider>(),
+            _namespaces: namespaces,
+            _netdevs: netdevs,
+            _alone: alone,
+        })
     }
 }

@@ -27,6 +27,7 @@
 #include <net/udp_tunnel.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cache.h>
+#include <rdma/ib_mad.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/ib_verbs.h>
@@ -37,6 +38,7 @@
 /* Macros that bindgen cannot evaluate (casts, function-like macros). */
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_KERNEL = GFP_KERNEL;
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_ATOMIC = GFP_ATOMIC;
+const size_t RUST_CONST_HELPER_RRXE_KMALLOC_MINALIGN = ARCH_KMALLOC_MINALIGN;
 const u32 RUST_CONST_HELPER_RRXE_ARPHRD_ETHER = ARPHRD_ETHER;
 
 #endif

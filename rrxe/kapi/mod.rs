@@ -7,9 +7,14 @@
 
 mod bindings;
 pub(crate) mod crc;
+pub(crate) mod error;
 mod gfp;
 pub(crate) mod mem;
+pub(crate) mod module;
 pub(crate) mod net;
+pub(crate) mod random;
+pub(crate) mod rdma;
+pub(crate) mod shmem;
 pub(crate) mod sync;
 pub(crate) mod time;
 pub(crate) mod work;

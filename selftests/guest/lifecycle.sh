@@ -61,11 +61,13 @@ busy_moves() {
 }
 
 busy_stop() {
-	local comm
+	local comm name
 	for comm in /proc/[0-9]*/comm; do
-		[[ $(cat "$comm" 2>/dev/null) != ib_write_bw ]] || kill -KILL "${comm//[^0-9]/}"
+		name=
+		{ read -r name < "$comm"; } 2>/dev/null
+		[[ $name != ib_write_bw ]] || kill -KILL "${comm//[^0-9]/}"
 	done
-	wait
+	wait 2>/dev/null
 }
 
 # Run a removal while perftest runs.  It must return while the clients still hold

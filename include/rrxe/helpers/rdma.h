@@ -4,3 +4,59 @@ __rust_helper struct net *rust_helper_dev_net(const struct net_device *dev)
 {
 	return dev_net(dev);
 }
+
+__rust_helper void
+rust_helper_ib_mark_name_assigned_by_user(struct ib_device *device)
+{
+	ib_mark_name_assigned_by_user(device);
+}
+
+__rust_helper enum ib_port_state
+rust_helper_ib_get_curr_port_state(struct net_device *dev)
+{
+	return ib_get_curr_port_state(dev);
+}
+
+__rust_helper struct ib_ucontext *
+rust_helper_udata_ucontext(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
+__rust_helper struct ib_udata *
+rust_helper_uverbs_attr_bundle_udata(struct uverbs_attr_bundle *attrs)
+{
+	return &attrs->driver_udata;
+}
+
+__rust_helper struct ib_umem *
+rust_helper_ib_umem_get_va(struct ib_device *device, unsigned long addr,
+			   size_t size, int access)
+{
+	return ib_umem_get_va(device, addr, size, access);
+}
+
+__rust_helper void *rust_helper_sg_virt(struct scatterlist *sg)
+{
+	return sg_virt(sg);
+}
+
+__rust_helper unsigned int rust_helper_ib_device_refcount(struct ib_device *device)
+{
+	return refcount_read(&device->refcount);
+}
+
+__rust_helper bool rust_helper_netdev_is_registered(struct net_device *dev)
+{
+	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
+}
+
+__rust_helper void rust_helper_random_bytes(void *bytes, size_t len)
+{
+	get_random_bytes(bytes, len);
+}
+
+__rust_helper int rust_helper_notifier_from_errno(int err)
+{
+	return notifier_from_errno(err);
+}

@@ -158,7 +158,9 @@ impl Requester {
     }
 
     fn on_rnr_nak(&mut self, now: Instant, timer: RnrTimer) {
-        if self.phase == Phase::Flushing || !self.is_waiting() {
+        // With nothing on its way that was asked for again, it is a copy of one that was heeded.
+        let heeded = !self.is_waiting() && self.repeat == Repeat::Asked;
+        if self.phase == Phase::Flushing || heeded {
             return;
         }
         match self.rnr_retries.take(self.config.rnr_retry) {

@@ -8,7 +8,20 @@
 //!
 //! Both are machines in the manner of `poll`: an event goes in (`on_*`, with the time if it
 //! matters), then the caller asks what there is to do (`poll_*`) until there is nothing. Storage
-//! of work requests and of responses to replay is the caller's.
+//! of work requests and of responses to replay is the caller's, and so are all bytes of payload.
+//!
+//! ```text
+//!  work requests --> Requester --RequestPlan--> ....... --> Responder --Task--> memory
+//!                        |                                      |
+//!  completions <---------+<---Response------- ....... <--ResponsePlan
+//! ```
+//!
+//! # Limitations
+//!
+//! - FLUSH and ATOMIC WRITE are neither sent nor executed; a peer's are refused as invalid.
+//! - Credits in acknowledgements are neither given nor honoured: a sender that outruns the
+//!   receives is told by an RNR NAK.
+//! - Packets after a gap are dropped, not kept: what is lost is sent again with all that follows.
 
 mod check;
 mod completer;
@@ -22,6 +35,7 @@ mod responder;
 mod response;
 mod retry;
 mod saved;
+mod sender;
 mod task;
 mod window;
 

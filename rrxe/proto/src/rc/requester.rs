@@ -2,17 +2,15 @@
 
 //! The send side of a reliable connection: what to send, when to send it again, what is done.
 //!
-//! [`completer`](super::completer) has the part that digests responses.
-
-use core::time::Duration;
+//! [`sender`](super::sender) has the part that plans packets, [`completer`](super::completer) the
+//! one that digests responses.
 
 use crate::{
     mtu::PathMtu,
     psn::Psn,
     rc::{
         cursor::Cursor,
-        plan::{AckRequest, RequestPlan},
-        request::{Answer, Request, SendQueue, WqeSeq},
+        request::{SendQueue, WqeSeq},
         retry::{Exhausted, Retries, RetryLimit},
         window::Window, //
     },
@@ -56,9 +54,9 @@ pub struct Completion {
 ///
 /// # Invariants
 ///
-/// - `next` lies neither before `acked` nor past `sent`, and there are at most [`MAX_SPAN`] PSNs
-///   from `acked` to `sent`.
-/// - In [`Phase::Running`], if `failure` is set, `acked` has not reached it.
+/// - `next` lies neither before `acked` nor past `sent`, and there are at most 2^23 PSNs from
+///   `acked` to `sent`.
+/// - Unless the queue is being flushed, `acked` has not reached `failure`.
 #[derive(Debug)]
 pub struct Requester {
     pub(super) mtu: PathMtu,
@@ -72,18 +70,18 @@ pub struct Requester {
     pub(super) sent: Psn,
     /// The first request of which nothing was ever sent.
     pub(super) begun: WqeSeq,
-    tail: WqeSeq,
+    pub(super) tail: WqeSeq,
     /// Packets since one asked for an acknowledgement.
-    unasked: u32,
+    pub(super) unasked: u32,
     /// What [`unsent`](Self::unsent) goes back to.
-    undo: Option<Undo>,
+    pub(super) undo: Option<Undo>,
     pub(super) phase: Phase,
-    gate: Gate,
+    pub(super) gate: Gate,
     /// The first request that cannot succeed.
-    failure: Option<Failure>,
+    pub(super) failure: Option<Failure>,
     pub(super) pause: Option<Pause>,
     /// When to give up waiting for the answer to the oldest packet.
-    ack_deadline: Option<Instant>,
+    pub(super) ack_deadline: Option<Instant>,
     pub(super) repeat: Repeat,
     pub(super) retries: Retries,
     pub(super) rnr_retries: Retries,
@@ -100,7 +98,7 @@ pub(super) enum Phase {
 
 /// Whether requests of which nothing was ever sent may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
+pub(super) enum Gate {
     Open,
     /// The queue drains.
     Shut,
@@ -108,8 +106,8 @@ enum Gate {
 
 /// A request that cannot succeed. Those before it still can, and are reported first.
 #[derive(Clone, Copy, Debug)]
-struct Failure {
-    wqe: WqeSeq,
+pub(super) struct Failure {
+    pub(super) wqe: WqeSeq,
     status: WcStatus,
 }
 
@@ -135,11 +133,13 @@ pub(super) enum Repeat {
 
 /// The state before a plan, as far as it is undone if the plan's packets were not sent.
 #[derive(Clone, Copy, Debug)]
-struct Undo {
-    next: Cursor,
-    sent: Psn,
-    begun: WqeSeq,
-    unasked: u32,
+pub(super) struct Undo {
+    pub(super) next: Cursor,
+    pub(super) sent: Psn,
+    pub(super) begun: WqeSeq,
+    pub(super) unasked: u32,
+    /// Packets of the plan.
+    pub(super) planned: u32,
 }
 
 impl Requester {
@@ -186,60 +186,6 @@ impl Requester {
     /// Takes over the request that the caller has stored at [`tail`](Self::tail).
     pub fn post(&mut self) {
         self.tail = self.tail.next();
-    }
-
-    /// The next packets to send, at most `max_packets` of them, or `None` if there are none for
-    /// now.
-    pub fn poll_transmit(
-        &mut self,
-        now: Instant,
-        max_packets: u32,
-        queue: &impl SendQueue,
-    ) -> Option<RequestPlan> {
-        if self.phase == Phase::Flushing || self.pause.is_some() || max_packets == 0 {
-            return None;
-        }
-        let wqe = self.next.wqe;
-        if !wqe.is_before(self.sendable()) {
-            return None;
-        }
-        let request = queue.request(wqe);
-        let (count, ack_request) = match request.operation().answer() {
-            Answer::Acknowledge => self.plan_message(request, max_packets)?,
-            Answer::Response => self.plan_demand(request)?,
-        };
-        let from = (self.next.packet, self.next.psn);
-        let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request);
-        self.sending(now, request, &plan);
-        Some(plan)
-    }
-
-    /// Takes back the packets of the last plan from the PSN `psn` on, which the caller could not
-    /// send. They are offered again shortly, which is no retry.
-    ///
-    /// Only the call that follows [`poll_transmit`](Self::poll_transmit) has an effect.
-    pub fn unsent(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
-        let Some(undo) = self.undo.take() else {
-            return;
-        };
-        let count = psn.offset_from(undo.next.psn);
-        if count >= self.next.psn.offset_from(undo.next.psn) {
-            return;
-        }
-        self.next = undo.next;
-        self.sent = undo.sent;
-        if count == 0 {
-            self.begun = undo.begun;
-        } else {
-            let request = queue.request(self.next.wqe);
-            self.next.advance(request, self.mtu, count);
-            self.note_sent();
-        }
-        if !self.is_waiting() {
-            self.ack_deadline = None;
-        }
-        self.unasked = undo.unasked.saturating_add(count);
-        self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
     }
 
     /// Has `wqe` complete with `status`, for a reason that the responder knows nothing of, when
@@ -321,106 +267,17 @@ impl Requester {
 
     /// Flushes all that is not done, and all that is posted from now on.
     pub fn enter_error(&mut self) {
+        if self
+            .failure
+            .is_some_and(|failure| self.acked.wqe.is_before(failure.wqe))
+        {
+            // It is flushed as those before it are.
+            self.failure = None;
+        }
         self.phase = Phase::Flushing;
         self.pause = None;
         self.ack_deadline = None;
         self.undo = None;
-    }
-
-    /// The first request that nothing is sent of, for now.
-    fn sendable(&self) -> WqeSeq {
-        let end = match self.gate {
-            Gate::Open => self.tail,
-            Gate::Shut => self.begun,
-        };
-        match self.failure {
-            Some(failure) if failure.wqe.is_before(end) => failure.wqe,
-            _ => end,
-        }
-    }
-
-    /// How many packets of a SEND or WRITE to send.
-    fn plan_message(&self, request: &Request, max_packets: u32) -> Option<(u32, AckRequest)> {
-        let mtu = self.mtu;
-        let left = self.next.packets_left(request, mtu);
-        let in_flight = self.next.load.since(self.acked.load);
-        if self.is_fenced(request) {
-            return None;
-        }
-        let window = self.config.window;
-        let bytes_left = self.next.bytes_left(request, mtu);
-        let mut end = window
-            .room(in_flight, left, bytes_left, mtu)
-            .min(self.span_left())
-            .min(left)
-            .min(window.quarter(mtu).saturating_sub(self.unasked).max(1));
-        // What is sent again ends with a packet that asks whether it has arrived.
-        let again = self.sent.offset_from(self.next.psn);
-        if again != 0 {
-            end = end.min(again);
-        }
-        match end.min(max_packets) {
-            0 => None,
-            count if count == end => Some((count, AckRequest::Yes)),
-            count => Some((count, AckRequest::No)),
-        }
-    }
-
-    /// Whether to send a READ or atomic.
-    fn plan_demand(&mut self, request: &Request) -> Option<(u32, AckRequest)> {
-        if self.config.max_rd_atomic == 0 {
-            self.fail(self.next.wqe, WcStatus::LocalQpOperation);
-            return None;
-        }
-        let in_flight = self.next.load.since(self.acked.load).responses;
-        let may_begin = in_flight < u32::from(self.config.max_rd_atomic)
-            && !self.is_fenced(request)
-            && self.next.packets_left(request, self.mtu) <= self.span_left();
-        may_begin.then_some((1, AckRequest::Yes))
-    }
-
-    /// Whether the request waits for READs and atomics ahead of it.
-    fn is_fenced(&self, request: &Request) -> bool {
-        request.flags().fence && self.next.load.since(self.acked.load).responses != 0
-    }
-
-    /// PSNs that may be used before some are acknowledged.
-    fn span_left(&self) -> u32 {
-        MAX_SPAN.saturating_sub(self.next.psn.offset_from(self.acked.psn))
-    }
-
-    /// Takes note that `plan` is being sent.
-    fn sending(&mut self, now: Instant, request: &Request, plan: &RequestPlan) {
-        self.undo = Some(Undo {
-            next: self.next,
-            sent: self.sent,
-            begun: self.begun,
-            unasked: self.unasked,
-        });
-        if self.next.wqe == self.begun {
-            self.begun = self.begun.next();
-        }
-        let psns = match request.operation().answer() {
-            Answer::Acknowledge => plan.count(),
-            Answer::Response => self.next.packets_left(request, self.mtu),
-        };
-        self.next.advance(request, self.mtu, psns);
-        self.note_sent();
-        self.unasked = match plan.ack_request() {
-            AckRequest::Yes => 0,
-            AckRequest::No => self.unasked.saturating_add(plan.count()),
-        };
-        if self.ack_deadline.is_none() {
-            self.arm(now);
-        }
-    }
-
-    /// Raises `sent` to `next`.
-    fn note_sent(&mut self) {
-        let sent = self.sent.offset_from(self.acked.psn);
-        if self.next.psn.offset_from(self.acked.psn) > sent {
-            self.sent = self.next.psn;
-        }
     }
 
     /// Starts the wait for an answer to the oldest packet, if there is one.
@@ -485,10 +342,3 @@ impl Requester {
         }
     }
 }
-
-/// PSNs from the oldest unacknowledged packet to the last one sent: no more than a responder that
-/// has got them all still takes for duplicates.
-const MAX_SPAN: u32 = 1 << 23;
-
-/// How soon to try again to send what could not be sent.
-const UNSENT_DELAY: Duration = Duration::from_micros(100);

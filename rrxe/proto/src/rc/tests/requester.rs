@@ -977,6 +977,19 @@ fn an_rnr_nak_waits_and_sends_again_from_its_psn() {
     assert_eq!(rig.send_psns(), [FIRST + 2, FIRST + 3, FIRST + 4]);
 }
 
+#[test]
+fn an_rnr_nak_is_heeded_between_a_timeout_and_the_packet_sent_again() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 1);
+    rig.send();
+    assert_eq!(rig.expire(), TIMEOUT);
+    rig.rnr(FIRST, 25);
+    assert_eq!(rig.send_psns(), []);
+    rig.rnr(FIRST, 25);
+    assert_eq!(rig.expire(), Duration::from_nanos(61_440_000));
+    assert_eq!(rig.send_psns(), [FIRST]);
+}
+
 // PROTOCOL requirement 5.
 #[test]
 fn sequence_naks_after_an_rnr_nak_use_no_retry_up() {
@@ -1168,6 +1181,17 @@ fn the_error_state_flushes_what_is_not_acknowledged() {
     assert_eq!(rig.statuses(), [OK, FLUSHED, FLUSHED]);
 }
 
+#[test]
+fn the_error_state_flushes_what_was_to_fail_later() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 1);
+    rig.send();
+    let bad = rig.post(Operation::Send, 1);
+    rig.side.fail(bad, WcStatus::LocalProtection);
+    rig.side.enter_error();
+    assert_eq!(rig.statuses(), [FLUSHED, FLUSHED]);
+}
+
 // ---- drain ----
 
 // PROTOCOL rule 18 and requirement 9.
@@ -1224,6 +1248,29 @@ fn what_was_not_sent_is_offered_again_and_is_no_retry() {
     assert_eq!(rig.statuses(), [OK]);
 }
 
+// PROTOCOL requirement 7.
+#[test]
+fn a_queue_that_is_full_for_long_is_no_lost_packet() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(0),
+        ..config()
+    });
+    rig.post(Operation::Send, 4 * MTU);
+    rig.side.poll_transmit(rig.now, 4, &rig.queue);
+    rig.side.unsent(rig.now, psn(FIRST + 2), &rig.queue);
+    let start = rig.now;
+    while rig.now.saturating_since(start) < 3 * TIMEOUT {
+        rig.expire();
+        let plan = rig.side.poll_transmit(rig.now, 4, &rig.queue).unwrap();
+        assert_eq!(plan.psn(), psn(FIRST + 2));
+        rig.side.unsent(rig.now, plan.psn(), &rig.queue);
+    }
+    rig.expire();
+    assert_eq!(rig.send_psns(), [FIRST + 2, FIRST + 3]);
+    rig.ack(FIRST + 3);
+    assert_eq!(rig.statuses(), [OK]);
+}
+
 #[test]
 fn a_request_that_was_not_sent_has_not_begun() {
     let mut rig = Rig::new();
@@ -1233,6 +1280,19 @@ fn a_request_that_was_not_sent_has_not_begun() {
     rig.side.drain();
     assert!(rig.side.is_drained());
     rig.expire();
+    assert_eq!(rig.send_psns(), []);
+}
+
+#[test]
+fn a_read_is_sent_or_not_but_not_in_part() {
+    let mut rig = Rig::new();
+    rig.post(READ, 3 * MTU);
+    rig.send();
+    rig.side.unsent(rig.now, psn(FIRST + 1), &rig.queue);
+    assert_eq!(
+        rig.side.next_deadline(),
+        Some(rig.now.saturating_add(TIMEOUT))
+    );
     assert_eq!(rig.send_psns(), []);
 }
 

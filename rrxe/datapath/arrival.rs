@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A packet that came in and has been read.
+
+use crate::kapi::{
+    crc::crc32_le,
+    mem::Chunk,
+    net::RxPacket, //
+};
+use kernel::prelude::*;
+use rrxe_proto::{
+    icrc::{
+        self,
+        MaskedHeaders, //
+    },
+    wire::{
+        Bth,
+        Headers,
+        ParseError,
+        ICRC_LEN, //
+    },
+};
+
+/// A packet that came in, with its headers read.
+pub(crate) struct Arrival {
+    packet: RxPacket,
+    content: Content,
+}
+
+/// What a packet says.
+enum Content {
+    /// Something that is understood.
+    Known(Headers),
+    /// Something with a reserved opcode, to which there may be an answer nevertheless.
+    Unknown(Bth),
+}
+
+impl Arrival {
+    /// Reads the headers of `packet`. `None` if it is malformed.
+    pub(super) fn parse(packet: RxPacket) -> Option<Self> {
+        let content = match Headers::parse(packet.headers(), packet.len()) {
+            Ok(headers) => Content::Known(headers),
+            Err(ParseError::UnknownOpcode(bth)) => Content::Unknown(bth),
+            Err(_) => return None,
+        };
+        Some(Self { packet, content })
+    }
+
+    /// The base transport header.
+    pub(super) fn bth(&self) -> &Bth {
+        match &self.content {
+            Content::Known(headers) => headers.bth(),
+            Content::Unknown(bth) => bth,
+        }
+    }
+
+    /// All headers, or `None` if the opcode is reserved.
+    pub(super) fn headers(&self) -> Option<&Headers> {
+        match &self.content {
+            Content::Known(headers) => Some(headers),
+            Content::Unknown(_) => None,
+        }
+    }
+
+    /// The packet as it came.
+    pub(super) fn packet(&self) -> &RxPacket {
+        &self.packet
+    }
+
+    /// The packet, to be read again later.
+    pub(super) fn into_packet(self) -> RxPacket {
+        self.packet
+    }
+
+    /// The first `len` bytes of the payload.
+    pub(super) fn payload(&self, len: u32) -> Payload<'_> {
+        Payload {
+            packet: &self.packet,
+            offset: self.headers().map_or(0, Headers::payload_offset),
+            len,
+        }
+    }
+
+    /// Whether the packet's ICRC is that of its content: nobody has changed it on its way.
+    pub(super) fn is_intact(&self) -> bool {
+        self.computed_icrc().is_some_and(|icrc| {
+            let mut given = [0; ICRC_LEN];
+            let at = self.packet.len().saturating_sub(ICRC_LEN);
+            self.packet.copy_bits(at, &mut given).is_ok() && given == icrc
+        })
+    }
+
+    fn computed_icrc(&self) -> Option<[u8; ICRC_LEN]> {
+        let ip = self.packet.ip_header();
+        let udp = self.packet.udp_header();
+        let bth = self.packet.headers().first_chunk()?;
+        let masked = match ip.first()? >> 4 {
+            4 => MaskedHeaders::ipv4(ip, udp, bth)?,
+            // ICRC does not know extension headers.
+            _ => MaskedHeaders::ipv6(ip.try_into().ok()?, udp, bth)?,
+        };
+        let rest = self
+            .packet
+            .len()
+            .checked_sub(icrc::BTH_LEN)?
+            .checked_sub(ICRC_LEN)?;
+        let crc = self
+            .packet
+            .crc32_le(icrc::BTH_LEN, rest, masked.crc(crc32_le))
+            .ok()?;
+        Some(icrc::finish(crc))
+    }
+}
+
+/// Bytes of a packet that are to be placed.
+#[derive(Clone, Copy)]
+pub(super) struct Payload<'a> {
+    packet: &'a RxPacket,
+    offset: usize,
+    len: u32,
+}
+
+impl Payload<'_> {
+    /// Bytes.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Copies the bytes from `at` on to `chunk`.
+    pub(super) fn copy_to(&self, at: usize, chunk: Chunk<'_>) -> Result {
+        self.packet.copy_to(self.offset.saturating_add(at), chunk)
+    }
+}

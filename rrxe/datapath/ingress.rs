@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the UDP port to the queue pair that a packet is for.
+
+use super::{
+    arrival::Arrival,
+    node::Node,
+    peer::ROCE_PORT, //
+};
+use crate::kapi::{
+    net::{
+        PernetId,
+        Receiver,
+        RxPacket, //
+    },
+    sync::RcuTable,
+};
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
+use rrxe_proto::{
+    opcode::Transport,
+    wire::Kind,
+    Pkey, //
+};
+
+/// Where the packets of a network namespace go.
+#[pin_data]
+pub(crate) struct Ingress {
+    /// Devices by the number of their network devices.
+    #[pin]
+    nodes: RcuTable<Node>,
+}
+
+impl Ingress {
+    /// Devices by the number of their network devices.
+    pub(crate) fn nodes(&self) -> &RcuTable<Node> {
+        &self.nodes
+    }
+}
+
+impl Receiver for Ingress {
+    const PORT: u16 = ROCE_PORT;
+
+    fn pernet_id() -> &'static PernetId {
+        static ID: PernetId = PernetId::new();
+        &ID
+    }
+
+    fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            nodes <- RcuTable::new(1),
+        }? Error)
+    }
+
+    fn receive(&self, packet: RxPacket) {
+        let guard = rcu::read_lock();
+        // A VLAN's packets are for the device below it.
+        let node = self
+            .nodes
+            .get(packet.ifindex(), &guard)
+            .or_else(|| self.nodes.get(packet.lower_ifindex(), &guard));
+        if let (Some(node), Some(arrival)) = (node, Arrival::parse(packet)) {
+            dispatch(&node, arrival, &guard);
+        }
+    }
+}
+
+/// Hands a packet to the side of the queue pair that it is for.
+fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
+    let bth = arrival.bth();
+    let Some(qp) = node.qps().get(bth.dest_qp().get(), guard) else {
+        return;
+    };
+    if !bth.pkey().matches(Pkey::DEFAULT) || !arrival.is_intact() {
+        return;
+    }
+    match arrival.headers().map(|headers| headers.kind()) {
+        Some(Kind::RcRequest(_)) => qp.deliver_request(arrival),
+        Some(Kind::RcResponse(_)) => qp.deliver_response(arrival),
+        None if bth.opcode().transport() == Some(Transport::Rc) => qp.deliver_request(arrival),
+        None | Some(Kind::Uc(_) | Kind::Ud(..) | Kind::Cnp) => (),
+    }
+}

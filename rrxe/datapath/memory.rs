@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Moving bytes between packets and the memory that keys stand for.
+
+use super::{
+    arrival::Payload,
+    node::Node,
+    region::{
+        Fault,
+        PdId, //
+    },
+};
+use crate::{
+    kapi::{
+        mem::Chunk,
+        rdma::Chunks, //
+    },
+    ring::Sge, //
+};
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
+use rrxe_proto::{
+    access::Access,
+    rc::{
+        AtomicOp,
+        ExecError, //
+    },
+    status::WcStatus,
+    Key, //
+};
+
+/// The memory that one protection domain may touch, for a moment: a region that is deregistered
+/// meanwhile stays until this is dropped.
+pub(super) struct Memory<'a> {
+    node: &'a Node,
+    pd: PdId,
+    guard: rcu::Guard,
+}
+
+impl<'a> Memory<'a> {
+    /// The memory of protection domain `pd` of `node`.
+    pub(super) fn new(node: &'a Node, pd: PdId) -> Self {
+        Self {
+            node,
+            pd,
+            guard: rcu::read_lock(),
+        }
+    }
+
+    /// Hands the memory of `len` bytes from `offset` on in what `sges` name to `take`, piece by
+    /// piece, each with its distance from `offset`.
+    ///
+    /// # Errors
+    ///
+    /// `LocalProtection` if an element may not be used for `access`, `LocalLength` if there are not
+    /// as many bytes, `LocalQpOperation` if `take` fails.
+    pub(super) fn gather(
+        &self,
+        sges: &[Sge],
+        access: Access,
+        offset: u32,
+        len: u32,
+        mut take: impl FnMut(usize, Chunk<'_>) -> Result,
+    ) -> Result<(), WcStatus> {
+        let mut skip = offset;
+        let mut done = 0;
+        for sge in sges {
+            if done == len {
+                break;
+            }
+            let Some(room) = sge.length.checked_sub(skip).filter(|room| *room != 0) else {
+                skip = skip.saturating_sub(sge.length);
+                continue;
+            };
+            let part = room.min(len.saturating_sub(done));
+            let va = sge.addr.wrapping_add(u64::from(skip));
+            skip = 0;
+            self.visit(Key(sge.lkey), access, va, part, |at, chunk| {
+                take((done as usize).saturating_add(at), chunk)
+            })?;
+            done = done.saturating_add(part);
+        }
+        if done == len {
+            Ok(())
+        } else {
+            Err(WcStatus::LocalLength)
+        }
+    }
+
+    /// Copies `payload` to what `sges` name, from `offset` on.
+    pub(super) fn scatter(
+        &self,
+        sges: &[Sge],
+        offset: u32,
+        payload: Payload<'_>,
+    ) -> Result<(), WcStatus> {
+        self.gather(
+            sges,
+            Access::LOCAL_WRITE,
+            offset,
+            payload.len(),
+            |at, chunk| payload.copy_to(at, chunk),
+        )
+    }
+
+    /// Copies eight bytes to what `sges` name.
+    pub(super) fn scatter_word(&self, sges: &[Sge], word: u64) -> Result<(), WcStatus> {
+        let bytes = word.to_ne_bytes();
+        self.gather(
+            sges,
+            Access::LOCAL_WRITE,
+            0,
+            bytes.len() as u32,
+            |at, chunk| {
+                let part = bytes.get(at..).and_then(|rest| rest.get(..chunk.len()));
+                chunk.copy_from_slice(part.ok_or(EINVAL)?)
+            },
+        )
+    }
+
+    /// Copies `payload` to `va` in the memory of `rkey`, all of whose next `remaining` bytes the
+    /// peer must be allowed to write.
+    pub(super) fn write(
+        &self,
+        rkey: Key,
+        va: u64,
+        remaining: u32,
+        payload: Payload<'_>,
+    ) -> Result<(), ExecError> {
+        self.check(rkey, Access::REMOTE_WRITE, va, remaining)?;
+        self.visit(
+            rkey,
+            Access::REMOTE_WRITE,
+            va,
+            payload.len(),
+            |at, chunk| payload.copy_to(at, chunk),
+        )?;
+        Ok(())
+    }
+
+    /// Whether the memory of `key` from `va` on gives `access` to `len` bytes.
+    pub(super) fn check(&self, key: Key, access: Access, va: u64, len: u32) -> Result<(), Denied> {
+        self.with_range(key, access, va, len, |_| Ok(()))
+    }
+
+    /// Hands `len` bytes at `va` in the memory of `key`, if that gives `access` to them, to `take`,
+    /// piece by piece, each with its distance from `va`.
+    pub(super) fn visit(
+        &self,
+        key: Key,
+        access: Access,
+        va: u64,
+        len: u32,
+        mut take: impl FnMut(usize, Chunk<'_>) -> Result,
+    ) -> Result<(), Denied> {
+        self.with_range(key, access, va, len, |chunks| {
+            let mut at = 0;
+            for chunk in chunks {
+                take(at, chunk).map_err(|_| Denied::Copy)?;
+                at = at.saturating_add(chunk.len());
+            }
+            Ok(())
+        })
+    }
+
+    /// Does `op` to the eight bytes at `va` in the memory of `rkey`, and returns what was there.
+    pub(super) fn atomic(&self, rkey: Key, va: u64, op: AtomicOp) -> Result<u64, ExecError> {
+        let len = size_of::<u64>() as u32;
+        let mut original = 0;
+        self.visit(rkey, Access::REMOTE_ATOMIC, va, len, |_, chunk| {
+            let word = chunk.as_atomic().ok_or(EINVAL)?;
+            original = match op {
+                AtomicOp::CompareSwap { compare, swap } => word.compare_swap(compare, swap),
+                AtomicOp::FetchAdd { add } => word.fetch_add(add),
+            };
+            Ok(())
+        })?;
+        Ok(original)
+    }
+
+    /// Finds `len` bytes at `va` in the memory of `key`, if that gives `access` to them, and has
+    /// them used.
+    fn with_range<R>(
+        &self,
+        key: Key,
+        access: Access,
+        va: u64,
+        len: u32,
+        use_range: impl FnOnce(Chunks<'_>) -> Result<R, Denied>,
+    ) -> Result<R, Denied> {
+        let mr = self
+            .node
+            .mrs()
+            .get(key.index(), &self.guard)
+            .ok_or(Denied::Access)?;
+        use_range(mr.range(key, self.pd, access, va, len)?)
+    }
+}
+
+/// Why memory was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// The key does not give that access.
+    Access,
+    /// It does, but the bytes could not be copied, or not in one step.
+    Copy,
+}
+
+impl From<Fault> for Denied {
+    fn from(_: Fault) -> Self {
+        Self::Access
+    }
+}
+
+impl From<Denied> for ExecError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Access => Self::RemoteAccess,
+            Denied::Copy => Self::RemoteOperation,
+        }
+    }
+}
+
+impl From<Denied> for WcStatus {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Access => Self::LocalProtection,
+            Denied::Copy => Self::LocalQpOperation,
+        }
+    }
+}

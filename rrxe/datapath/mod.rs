@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The path of a message: from the send ring to the wire, from the wire to memory, and back to the
+//! completion ring.
+//!
+//! In the order data flows: [`send`] takes work requests from the ring and runs the requester,
+//! [`transmit`] makes packets of its plans, [`ingress`] finds the queue pair of a packet that came
+//! in, [`respond`] runs the responder, [`memory`] moves the bytes. The protocol itself is the crate
+//! `rrxe_proto`; nothing here decides what it can decide.
+//!
+//! # Contexts
+//!
+//! Work is done where it arises: in the doorbell's system call, in the receive softirq, in the
+//! timer's softirq. Each side of a queue pair is an [`Owned`](crate::kapi::sync::Owned) value, so a
+//! context that finds it busy leaves its packet on the side's backlog and goes on.
+
+mod arrival;
+pub(crate) mod attachment;
+pub(crate) mod ingress;
+mod memory;
+pub(crate) mod node;
+pub(crate) mod peer;
+pub(crate) mod qp;
+pub(crate) mod region;
+pub(crate) mod respond;
+pub(crate) mod send;
+mod station;
+mod transmit;
+mod wake;

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the packet path needs of a device.
+
+use super::{
+    qp::Qp,
+    region::Mr,
+    wake::Wake, //
+};
+use crate::kapi::{
+    net::{
+        IpId,
+        NetDevice, //
+    },
+    sync::RcuTable,
+    work::{
+        Work,
+        WorkQueue, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+};
+
+/// A device as the packet path sees it.
+///
+/// Outlives the RDMA device for as long as timers of queue pairs know it; holds on to the network
+/// device only by what the RDMA device holds.
+#[pin_data]
+pub(crate) struct Node {
+    netdev: ARef<NetDevice>,
+    /// Queue pairs by number.
+    #[pin]
+    qps: RcuTable<Qp>,
+    /// Memory regions by index of their keys.
+    #[pin]
+    mrs: RcuTable<Mr>,
+    ids: IpId,
+    /// Continues what exceeded a budget.
+    rest: WorkQueue,
+}
+
+impl Node {
+    /// The first queue pair number given out; 0 and 1 are special.
+    const FIRST_QPN: u32 = 2;
+
+    /// A node that sends by `netdev`, without queue pairs and memory. Process context, may sleep.
+    pub(crate) fn new(netdev: ARef<NetDevice>, first_key: u32) -> Result<Arc<Self>> {
+        let rest = WorkQueue::new_unbound(c"rrxe")?;
+        Arc::pin_init(
+            pin_init!(Self {
+                netdev,
+                qps <- RcuTable::new(Self::FIRST_QPN),
+                mrs <- RcuTable::new(first_key),
+                ids: IpId::new(),
+                rest,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The network device that packets leave by.
+    pub(crate) fn netdev(&self) -> &NetDevice {
+        &self.netdev
+    }
+
+    /// Queue pairs by number.
+    pub(crate) fn qps(&self) -> &RcuTable<Qp> {
+        &self.qps
+    }
+
+    /// Memory regions by index of their keys.
+    pub(crate) fn mrs(&self) -> &RcuTable<Mr> {
+        &self.mrs
+    }
+
+    /// The next IPv4 identification.
+    pub(super) fn next_ip_id(&self) -> u16 {
+        self.ids.reserve(1)
+    }
+
+    /// Has `rest` run soon, by a thread.
+    pub(super) fn continue_later(&self, rest: &Work<Wake>) {
+        self.rest.enqueue(rest);
+    }
+}

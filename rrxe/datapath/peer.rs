@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who a queue pair is connected to, and how packets get there.
+
+use super::arrival::Arrival;
+use crate::kapi::net::{
+    Addresses,
+    Flow,
+    Headers,
+    NetDevice,
+    Route,
+    RouteCache, //
+};
+use kernel::prelude::*;
+use rrxe_proto::Qpn;
+
+/// The UDP port that RoCEv2 packets are sent to.
+pub(crate) const ROCE_PORT: u16 = 4791;
+
+/// Source ports are those that the standard leaves for it: from this one on.
+const FIRST_SOURCE_PORT: u16 = 0xc000;
+
+/// The network path to a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    /// Here and there.
+    pub(crate) addresses: Addresses,
+    /// Traffic class (type of service in IPv4).
+    pub(crate) traffic_class: u8,
+    /// Hop limit (time to live in IPv4).
+    pub(crate) hop_limit: u8,
+    /// Flow label, 20 bits; in IPv6 only.
+    pub(crate) flow_label: u32,
+}
+
+/// The queue pair at the other end, as one side of ours knows it.
+pub(crate) struct Peer {
+    qpn: Qpn,
+    headers: Headers,
+    route: RouteCache,
+}
+
+impl Peer {
+    /// The peer `remote` of our `local`, at the end of `path`.
+    pub(crate) fn new(local: Qpn, remote: Qpn, path: &Path) -> Self {
+        let source_port = source_port(local, remote);
+        Self {
+            qpn: remote,
+            headers: Headers {
+                addresses: path.addresses,
+                traffic_class: path.traffic_class,
+                hop_limit: path.hop_limit,
+                flow_label: path.flow_label,
+                id: 0,
+                source_port,
+                destination_port: ROCE_PORT,
+            },
+            route: RouteCache::new(Flow {
+                addresses: path.addresses,
+                traffic_class: path.traffic_class,
+                flow_label: path.flow_label,
+                source_port,
+                destination_port: ROCE_PORT,
+            }),
+        }
+    }
+
+    /// Its number.
+    pub(super) fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    /// Whether a packet comes from there, and is meant for the address that the peer knows.
+    pub(super) fn is_source_of(&self, arrival: &Arrival) -> bool {
+        arrival.packet().addresses() == Some(self.headers.addresses.reversed())
+    }
+
+    /// The IP and UDP headers of a packet to it.
+    pub(super) fn headers(&self, id: u16) -> Headers {
+        Headers { id, ..self.headers }
+    }
+
+    /// The route there. Errors as [`Route::lookup`].
+    pub(super) fn route(&mut self, netdev: &NetDevice) -> Result<&Route> {
+        self.route.get(netdev)
+    }
+}
+
+/// A port that differs between the connections of two hosts, so that routers can spread them.
+fn source_port(local: Qpn, remote: Qpn) -> u16 {
+    let mixed = local.get().wrapping_mul(31) ^ remote.get();
+    // What is left of the number is below 2^14.
+    FIRST_SOURCE_PORT | ((mixed ^ (mixed >> 14)) & 0x3fff) as u16
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue pair as packets, doorbells and timers see it.
+
+use super::{
+    arrival::Arrival,
+    memory::Memory,
+    node::Node,
+    region::PdId,
+    respond::ReceiveSide,
+    send::SendSide,
+    station::Station,
+    wake::Wake, //
+};
+use crate::kapi::{
+    rdma::{
+        QpEvent,
+        QpEvents, //
+    },
+    time::now,
+};
+use core::time::Duration;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+};
+use rrxe_proto::{
+    time::Instant,
+    Qpn, //
+};
+
+/// How often to look for receives that were posted to a queue pair in the error state. User space
+/// posts them without telling.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How soon to try again to send responses that could not be sent.
+const UNSENT_DELAY: Duration = Duration::from_micros(100);
+
+/// A queue pair.
+///
+/// Its two sides run independently of each other. Neither ever waits for the other: they meet in
+/// `failed` only, which tells each that the other has failed.
+///
+/// The table of the [`Node`] owns it, and look-ups under RCU lead to it. Once it has been removed
+/// from there, and the grace period is over, nothing runs here any more.
+#[pin_data]
+pub(crate) struct Qp {
+    qpn: Qpn,
+    /// The protection domain.
+    pd: PdId,
+    node: Arc<Node>,
+    events: QpEvents,
+    /// Whether something went wrong that puts the queue pair in the error state.
+    failed: Atomic<bool>,
+    /// Whether to tell when the first packet arrives: in state RTR only.
+    is_news: Atomic<bool>,
+    #[pin]
+    send: Station<SendSide>,
+    #[pin]
+    receive: Station<ReceiveSide>,
+}
+
+impl Qp {
+    /// A queue pair in state RESET.
+    pub(crate) fn new(
+        qpn: Qpn,
+        pd: PdId,
+        node: Arc<Node>,
+        events: QpEvents,
+        send: SendSide,
+        receive: ReceiveSide,
+    ) -> Result<Arc<Self>> {
+        let wake_send = Wake::new(node.clone(), qpn, |qp| qp.send.run_alarm(qp));
+        let wake_receive = Wake::new(node.clone(), qpn, |qp| qp.receive.run_alarm(qp));
+        Arc::pin_init(
+            pin_init!(Self {
+                qpn,
+                pd,
+                node,
+                events,
+                failed: Atomic::new(false),
+                is_news: Atomic::new(false),
+                send <- Station::new(send, wake_send),
+                receive <- Station::new(receive, wake_receive),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Its number.
+    pub(crate) fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    /// The device it is of.
+    pub(super) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// The memory it may touch.
+    pub(super) fn memory(&self) -> Memory<'_> {
+        Memory::new(&self.node, self.pd)
+    }
+
+    /// Looks at the send ring. Process context.
+    pub(crate) fn ring_doorbell(&self) {
+        self.send.run(self);
+    }
+
+    /// Hands a response of the peer to the send side.
+    pub(super) fn deliver_response(&self, arrival: Arrival) {
+        self.send.deliver(self, arrival);
+    }
+
+    /// Hands a request of the peer to the receive side.
+    pub(super) fn deliver_request(&self, arrival: Arrival) {
+        self.receive.deliver(self, arrival);
+    }
+
+    /// Changes the send side. Process context, may sleep.
+    pub(crate) fn update_send<R>(&self, change: impl FnOnce(&mut SendSide) -> R) -> R {
+        self.send.update(self, change)
+    }
+
+    /// Changes the receive side. Process context, may sleep.
+    pub(crate) fn update_receive<R>(&self, change: impl FnOnce(&mut ReceiveSide) -> R) -> R {
+        self.receive.update(self, change)
+    }
+
+    /// Whether something went wrong that puts the queue pair in the error state.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Acquire)
+    }
+
+    /// Puts the queue pair in the error state. Any context; both sides learn of it.
+    ///
+    /// The side that calls this learns of it in its present turn or in the next one.
+    pub(crate) fn fail(&self) {
+        if !self.failed.load(Relaxed) {
+            self.failed.store(true, Release);
+            self.send.run(self);
+            self.receive.run(self);
+        }
+    }
+
+    /// Makes good what went wrong: the queue pair is reset. Both sides must be idle.
+    pub(crate) fn forgive(&self) {
+        self.failed.store(false, Release);
+    }
+
+    /// Whether to raise an event when the first packet arrives.
+    pub(crate) fn announce_first_packet(&self, announce: bool) {
+        self.is_news.store(announce, Relaxed);
+    }
+
+    /// Raises an event.
+    pub(super) fn raise(&self, event: QpEvent) {
+        self.events.raise(event);
+    }
+
+    /// The first packet has arrived.
+    pub(super) fn tell_established(&self) {
+        if self.is_news.load(Relaxed) {
+            self.raise(QpEvent::Established);
+        }
+    }
+
+    /// Has the send side worked on at `deadline` at the latest.
+    pub(super) fn wake_send_at(&self, deadline: Instant) {
+        self.send.wake_at(deadline);
+    }
+
+    /// Responses could not be sent.
+    pub(super) fn retry_responses_later(&self) {
+        self.receive.wake_at(now().saturating_add(UNSENT_DELAY));
+    }
+
+    /// No more receives were posted in the error state.
+    pub(super) fn look_for_receives_later(&self) {
+        self.receive.wake_at(now().saturating_add(FLUSH_INTERVAL));
+    }
+}

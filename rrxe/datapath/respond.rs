@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive side of a queue pair: requests from the wire to the responder, its tasks to memory,
+//! its responses to the wire.
+
+use super::{
+    arrival::Arrival,
+    memory::Memory,
+    peer::Peer,
+    qp::Qp,
+    station::{
+        Progress,
+        Side, //
+    },
+    transmit, //
+};
+use crate::{
+    kapi::rdma::QpEvent,
+    ring::{
+        self,
+        ReceiveRing,
+        ReceiveWqe,
+        Wc,
+        WcExtra, //
+    },
+    verbs::Cq,
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rrxe_proto::{
+    access::Access,
+    mtu::PathMtu,
+    psn::Psn,
+    rc::{
+        Action,
+        Done,
+        Event,
+        ExecError,
+        Failure,
+        ReceiveCompletion,
+        ReceiveConfig,
+        ReceiveSource,
+        Responder,
+        ResponsePlan,
+        Saved,
+        Take,
+        Task,
+        TaskKind, //
+    },
+    status::{
+        WcOpcode,
+        WcStatus, //
+    },
+};
+
+/// Packets sent, or requests flushed, in one go before others get their turn.
+const BUDGET: u32 = 128;
+
+/// Packets of one plan.
+const BURST: u32 = 16;
+
+/// The receive side of a queue pair.
+pub(crate) struct ReceiveSide {
+    queue: ReceiveQueue,
+    cq: Cq,
+    phase: Phase,
+}
+
+/// The receive queue and the request taken from it.
+struct ReceiveQueue {
+    ring: ReceiveRing,
+    /// The request that the responder has taken, if it has taken one.
+    wqe: ReceiveWqe,
+}
+
+/// What happens to requests of the peer and to receive work requests.
+enum Phase {
+    /// Neither is touched.
+    Idle,
+    /// They meet.
+    Running(Running),
+    /// The peer's are dropped, ours are flushed.
+    Flushing(Option<Running>),
+}
+
+/// What the receive side has once it may receive.
+struct Running {
+    responder: Responder,
+    saved: KVec<Saved>,
+    peer: Peer,
+}
+
+impl ReceiveSource for ReceiveQueue {
+    fn take(&mut self) -> Take {
+        match self.ring.take(&mut self.wqe) {
+            ring::Take::Empty => Take::Empty,
+            ring::Take::Taken => Take::Taken {
+                capacity: self.wqe.capacity(),
+            },
+            ring::Take::Invalid(invalid) => Take::Invalid(invalid.status()),
+        }
+    }
+}
+
+impl ReceiveSide {
+    /// A receive side that does not receive yet.
+    pub(crate) fn new(ring: ReceiveRing, cq: Cq) -> Self {
+        Self {
+            queue: ReceiveQueue {
+                ring,
+                wqe: ReceiveWqe::new(),
+            },
+            cq,
+            phase: Phase::Idle,
+        }
+    }
+
+    /// Begins to take requests of `peer`, with PSN `rq_psn` first. `saved` has room for as many
+    /// READs and atomics as the peer may have under way.
+    pub(crate) fn start(
+        &mut self,
+        peer: Peer,
+        mtu: PathMtu,
+        rq_psn: Psn,
+        config: ReceiveConfig,
+        saved: KVec<Saved>,
+    ) {
+        self.phase = Phase::Running(Running {
+            responder: Responder::new(mtu, rq_psn, config),
+            saved,
+            peer,
+        });
+    }
+
+    /// Changes the attributes of a side that receives.
+    pub(crate) fn configure(&mut self, config: ReceiveConfig) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.responder.set_config(config);
+        }
+    }
+
+    /// Gives the side more room for READs and atomics, if `saved` has more. Those that the peer had
+    /// under way cannot be repeated any more.
+    pub(crate) fn enlarge_saved(&mut self, saved: KVec<Saved>) {
+        if let Phase::Running(running) = &mut self.phase {
+            if saved.len() > running.saved.len() {
+                running.saved = saved;
+            }
+        }
+    }
+
+    /// Answers to another address from now on.
+    pub(crate) fn redirect(&mut self, peer: Peer) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.peer = peer;
+        }
+    }
+
+    /// Completes all receive work requests with an error, now and those posted later.
+    pub(crate) fn enter_error(&mut self) {
+        self.phase = match core::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Idle => Phase::Flushing(None),
+            Phase::Running(mut running) => {
+                running.responder.enter_error();
+                Phase::Flushing(Some(running))
+            }
+            flushing @ Phase::Flushing(_) => flushing,
+        };
+    }
+
+    /// Forgets all requests, without a completion.
+    pub(crate) fn reset(&mut self) {
+        self.phase = Phase::Idle;
+        self.queue.ring.clear();
+    }
+}
+
+impl Side for ReceiveSide {
+    fn receive(&mut self, qp: &Qp, arrival: &Arrival) {
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        if !running.peer.is_source_of(arrival) {
+            return;
+        }
+        let queue = &mut self.queue;
+        let action = match arrival.headers() {
+            Some(headers) => {
+                running
+                    .responder
+                    .on_request(headers, queue, &mut running.saved)
+            }
+            None => running.responder.on_unknown_opcode(arrival.bth()),
+        };
+        let Action::Execute(task) = action else {
+            return;
+        };
+        let outcome = execute(&qp.memory(), queue, &task, arrival);
+        let completion = running.responder.commit(task, outcome, &mut running.saved);
+        if let Some(completion) = completion {
+            self.complete(qp, &completion);
+        }
+    }
+
+    fn work(&mut self, qp: &Qp) -> Progress {
+        if let Phase::Running(running) = &mut self.phase {
+            while let Some(event) = running.responder.poll_event() {
+                tell(qp, event);
+            }
+        }
+        if qp.has_failed() && matches!(self.phase, Phase::Running(_)) {
+            self.enter_error();
+        }
+        let sent = match &mut self.phase {
+            Phase::Idle | Phase::Flushing(None) => Progress::Idle,
+            Phase::Running(running) | Phase::Flushing(Some(running)) => running.transmit(qp),
+        };
+        sent.and(self.flush(qp))
+    }
+
+}
+
+impl ReceiveSide {
+    /// Completes receive work requests with an error, if it has come to that.
+    fn flush(&mut self, qp: &Qp) -> Progress {
+        let Phase::Flushing(running) = &mut self.phase else {
+            return Progress::Idle;
+        };
+        let held = running
+            .as_mut()
+            .and_then(|running| running.responder.poll_flush());
+        if let Some(completion) = held {
+            self.complete(qp, &completion);
+        }
+        for _ in 0..BUDGET {
+            let status = match self.queue.ring.take(&mut self.queue.wqe) {
+                // User space posts receives without telling, so one has to look for them.
+                ring::Take::Empty => {
+                    qp.look_for_receives_later();
+                    return Progress::Idle;
+                }
+                ring::Take::Taken | ring::Take::Invalid(_) => WcStatus::WrFlush,
+            };
+            let wc = Wc::new(self.queue.wqe.wr_id(), WcOpcode::Receive, status, qp.qpn());
+            self.post(qp, wc);
+        }
+        Progress::Busy
+    }
+
+    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
+        let extra = match (completion.imm, completion.invalidated) {
+            (Some(imm), _) => Some(WcExtra::Imm(imm)),
+            (None, Some(key)) => Some(WcExtra::Invalidated(key)),
+            (None, None) => None,
+        };
+        let wc = Wc {
+            byte_len: completion.byte_len,
+            extra,
+            solicited: completion.solicited,
+            ..Wc::new(
+                self.queue.wqe.wr_id(),
+                completion.opcode,
+                completion.status,
+                qp.qpn(),
+            )
+        };
+        self.post(qp, wc);
+    }
+
+    fn post(&self, qp: &Qp, wc: Wc) {
+        if self.cq.post(wc).is_err() {
+            qp.fail();
+        }
+    }
+}
+
+impl Running {
+    /// Sends what the responder owes the peer.
+    fn transmit(&mut self, qp: &Qp) -> Progress {
+        let mut left = BUDGET;
+        while left != 0 {
+            let plan = self
+                .responder
+                .poll_transmit(left.min(BURST), &mut self.saved);
+            let Some(plan) = plan else {
+                return Progress::Idle;
+            };
+            left = left.saturating_sub(plan.count());
+            match transmit::response(qp, &mut self.peer, &plan) {
+                Ok(()) => (),
+                Err(transmit::Failure::Local(_)) => {
+                    if let ResponsePlan::Read(read) = &plan {
+                        self.responder.fail_read(read, &mut self.saved);
+                    }
+                }
+                Err(transmit::Failure::Unsent(psn)) => {
+                    self.responder.unsent(&plan, psn, &mut self.saved);
+                    qp.retry_responses_later();
+                    return Progress::Idle;
+                }
+            }
+        }
+        Progress::Busy
+    }
+}
+
+/// Does to memory what `task` says.
+fn execute(
+    memory: &Memory<'_>,
+    queue: &ReceiveQueue,
+    task: &Task,
+    arrival: &Arrival,
+) -> Result<Done, ExecError> {
+    let mut done = Done::default();
+    match task.kind() {
+        TaskKind::Nothing => (),
+        TaskKind::PlaceReceive { offset, len } => memory
+            .scatter(queue.wqe.sges(), offset, arrival.payload(len))
+            .map_err(|_| ExecError::LocalProtection)?,
+        TaskKind::Write {
+            rkey,
+            va,
+            len,
+            remaining,
+        } => memory.write(rkey, va, remaining, arrival.payload(len))?,
+        TaskKind::Read { rkey, va, len } => memory.check(rkey, Access::REMOTE_READ, va, len)?,
+        TaskKind::Atomic { rkey, va, op } => done.original = memory.atomic(rkey, va, op)?,
+    }
+    match task.invalidate() {
+        // There is no key yet that a peer may invalidate.
+        Some(_) => Err(ExecError::Invalidate),
+        None => Ok(done),
+    }
+}
+
+/// Passes on what the responder has to tell.
+fn tell(qp: &Qp, event: Event) {
+    match event {
+        Event::CommunicationEstablished => return qp.tell_established(),
+        Event::Failed(Failure::InvalidRequest) => qp.raise(QpEvent::RequestError),
+        Event::Failed(Failure::Access) => qp.raise(QpEvent::AccessError),
+        Event::Failed(Failure::Fatal) => qp.raise(QpEvent::Fatal),
+        Event::Failed(Failure::Receive) => (),
+    }
+    qp.fail();
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send side of a queue pair: from the ring to the requester, from the requester to the wire,
+//! and from the responses to the completion ring.
+
+use super::{
+    arrival::Arrival,
+    peer::Peer,
+    qp::Qp,
+    station::{
+        Progress,
+        Side, //
+    },
+    transmit, //
+};
+use crate::{
+    kapi::{
+        rdma::QpEvent,
+        time::now, //
+    },
+    ring::{
+        LocalData,
+        SendRing,
+        Sge,
+        Wc, //
+    },
+    verbs::Cq,
+};
+use kernel::sync::Arc;
+use rrxe_proto::{
+    mtu::PathMtu,
+    psn::Psn,
+    rc::{
+        Completion,
+        Placement,
+        Requester,
+        Response,
+        RetryLimit,
+        SendConfig,
+        Window,
+        WqeSeq, //
+    },
+    status::WcStatus,
+    time::Instant,
+    timers::AckTimeout, //
+};
+
+/// Packets sent in one go before others get their turn.
+const BUDGET: u32 = 128;
+
+/// Packets of one plan.
+const BURST: u32 = 16;
+
+/// The send side of a queue pair.
+pub(crate) struct SendSide {
+    ring: SendRing,
+    cq: Cq,
+    /// Runs in the states from RTS on. Before that requests stay in the ring.
+    running: Option<Running>,
+}
+
+/// What the send side has once it may send.
+struct Running {
+    requester: Requester,
+    /// Absent in a queue pair that went to the error state before it had a peer.
+    peer: Option<Peer>,
+    drain: Drain,
+}
+
+/// What is to happen when the queue has drained.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drain {
+    /// It is not draining.
+    No,
+    /// Nothing.
+    Quietly,
+    /// An event.
+    Tell,
+}
+
+impl SendSide {
+    /// A send side that does not send yet.
+    pub(crate) fn new(ring: SendRing, cq: Cq) -> Self {
+        Self {
+            ring,
+            cq,
+            running: None,
+        }
+    }
+
+    /// Begins to send to `peer`, with PSN `sq_psn` first.
+    pub(crate) fn start(&mut self, peer: Peer, mtu: PathMtu, sq_psn: Psn, config: SendConfig) {
+        self.running = Some(Running {
+            requester: Requester::new(mtu, sq_psn, config),
+            peer: Some(peer),
+            drain: Drain::No,
+        });
+    }
+
+    /// Changes the attributes of a side that sends.
+    pub(crate) fn configure(&mut self, config: SendConfig) {
+        if let Some(running) = &mut self.running {
+            running.requester.set_config(config);
+        }
+    }
+
+    /// Sends to another address from now on.
+    pub(crate) fn redirect(&mut self, peer: Peer) {
+        if let Some(running) = &mut self.running {
+            running.peer = Some(peer);
+        }
+    }
+
+    /// Lets messages that have begun finish and no other begin; `tell` by an event when that is so.
+    pub(crate) fn drain(&mut self, tell: bool) {
+        if let Some(running) = &mut self.running {
+            running.drain = if tell { Drain::Tell } else { Drain::Quietly };
+            running.requester.drain();
+        }
+    }
+
+    /// Ends what [`drain`](Self::drain) began.
+    pub(crate) fn resume(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.drain = Drain::No;
+            running.requester.resume();
+        }
+    }
+
+    /// Whether the queue still drains.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.running
+            .as_ref()
+            .is_some_and(|running| !running.requester.is_drained())
+    }
+
+    /// Completes all requests with an error, now and those posted later.
+    pub(crate) fn enter_error(&mut self) {
+        let running = self.running.get_or_insert_with(Running::without_peer);
+        running.drain = Drain::No;
+        running.requester.enter_error();
+    }
+
+    /// Forgets all requests, without a completion.
+    pub(crate) fn reset(&mut self) {
+        self.running = None;
+        self.ring.clear();
+    }
+}
+
+impl Side for SendSide {
+    fn receive(&mut self, qp: &Qp, arrival: &Arrival) {
+        let Some(Running {
+            requester,
+            peer: Some(peer),
+            ..
+        }) = &mut self.running
+        else {
+            return;
+        };
+        let Some(response) = arrival.headers().and_then(Response::from_headers) else {
+            return;
+        };
+        if !peer.is_source_of(arrival) {
+            return;
+        }
+        let ring = &self.ring;
+        let (wqe, placed) = match requester.on_response(now(), &response, ring) {
+            Placement::None | Placement::Dropped(_) => return,
+            Placement::Read { wqe, offset, len } => {
+                let memory = qp.memory();
+                (wqe, memory.scatter(local_sges(ring, wqe), offset, arrival.payload(len)))
+            }
+            Placement::Atomic { wqe, original } => {
+                let memory = qp.memory();
+                (wqe, memory.scatter_word(local_sges(ring, wqe), original))
+            }
+        };
+        if let Err(status) = placed {
+            requester.fail(wqe, status);
+        }
+    }
+
+    fn work(&mut self, qp: &Qp) -> Progress {
+        let Self { ring, cq, running } = self;
+        let Some(running) = running else {
+            return Progress::Idle;
+        };
+        if qp.has_failed() {
+            running.requester.enter_error();
+        }
+        let now = now();
+        running.requester.on_timeout(now);
+        let fetched = running.fetch(ring);
+        let sent = running.transmit(qp, ring, now);
+        running.complete(qp, ring, cq);
+        running.tell_drained(qp);
+        if let Some(deadline) = running.requester.next_deadline() {
+            qp.wake_send_at(deadline);
+        }
+        fetched.and(sent)
+    }
+}
+
+impl Running {
+    /// What a queue pair flushes with that cannot send yet. Nothing is sent, so that all that is
+    /// about sending does not matter.
+    fn without_peer() -> Self {
+        let config = SendConfig {
+            timeout: AckTimeout::NEVER,
+            retry: RetryLimit::Finite(0),
+            rnr_retry: RetryLimit::Finite(0),
+            max_rd_atomic: 0,
+            window: Window {
+                bytes: 0,
+                packets: 0,
+            },
+        };
+        Self {
+            requester: Requester::new(PathMtu::Mtu256, Psn::truncate(0), config),
+            peer: None,
+            drain: Drain::No,
+        }
+    }
+
+    /// Takes posted requests from the ring.
+    fn fetch(&mut self, ring: &mut SendRing) -> Progress {
+        for _ in 0..BUDGET {
+            let Some(fetched) = ring.fetch() else {
+                return Progress::Idle;
+            };
+            self.requester.post();
+            if let Err(invalid) = fetched.validity {
+                self.requester.fail(fetched.seq, invalid.status());
+            }
+        }
+        Progress::Busy
+    }
+
+    /// Sends what the requester wants sent.
+    fn transmit(&mut self, qp: &Qp, ring: &SendRing, now: Instant) -> Progress {
+        let Some(peer) = &mut self.peer else {
+            return Progress::Idle;
+        };
+        let mut left = BUDGET;
+        while left != 0 {
+            let Some(plan) = self.requester.poll_transmit(now, left.min(BURST), ring) else {
+                return Progress::Idle;
+            };
+            left = left.saturating_sub(plan.count());
+            match transmit::request(qp, peer, &plan, ring.local(plan.wqe())) {
+                Ok(()) => (),
+                Err(transmit::Failure::Local(status)) => self.requester.fail(plan.wqe(), status),
+                Err(transmit::Failure::Unsent(psn)) => {
+                    self.requester.unsent(now, psn, ring);
+                    return Progress::Idle;
+                }
+            }
+        }
+        Progress::Busy
+    }
+
+    /// Reports the requests that are done.
+    fn complete(&mut self, qp: &Qp, ring: &mut SendRing, cq: &Cq) {
+        while let Some(completion) = self.requester.poll_completion(ring) {
+            let wc = work_completion(qp, ring, &completion);
+            // Who sees the completion may post another request at once.
+            ring.retire();
+            if completion.reported && cq.post(wc).is_err() {
+                qp.fail();
+            }
+            if !matches!(completion.status, WcStatus::Success | WcStatus::WrFlush) {
+                qp.fail();
+            }
+        }
+    }
+
+    fn tell_drained(&mut self, qp: &Qp) {
+        if self.drain == Drain::Tell && self.requester.is_drained() {
+            self.drain = Drain::Quietly;
+            qp.raise(QpEvent::SqDrained);
+        }
+    }
+}
+
+fn local_sges(ring: &SendRing, wqe: WqeSeq) -> &[Sge] {
+    match ring.local(wqe) {
+        LocalData::Sges(sges) => sges,
+        // Nothing that asks for a response with data may be inline.
+        LocalData::Inline(_) => &[],
+    }
+}
+
+fn work_completion(qp: &Qp, ring: &SendRing, completion: &Completion) -> Wc {
+    let wqe = ring.wqe(completion.wqe);
+    Wc {
+        byte_len: wqe.request().len(),
+        ..Wc::new(wqe.wr_id(), wqe.opcode(), completion.status, qp.qpn())
+    }
+}

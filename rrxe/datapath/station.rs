@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One side of a queue pair and all that brings it work.
+
+use super::{
+    arrival::Arrival,
+    qp::Qp,
+    wake::Wake, //
+};
+use crate::kapi::{
+    net::{
+        RxPacket,
+        SkbQueue, //
+    },
+    sync::{
+        BhGuard,
+        Owned,
+        Turn, //
+    },
+    time::Timer,
+    work::{
+        new_work,
+        Work, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+};
+use rrxe_proto::time::Instant;
+
+/// Packets that may wait while a side is busy. What does not fit is lost, and sent again.
+const BACKLOG: u32 = 1024;
+
+/// One side of a queue pair: the send side or the receive side.
+pub(super) trait Side: Unpin {
+    /// Takes in a packet from the peer.
+    fn receive(&mut self, qp: &Qp, arrival: &Arrival);
+
+    /// Does what can be done now, within a budget.
+    fn work(&mut self, qp: &Qp) -> Progress;
+}
+
+/// Whether there is more to do than the budget allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Progress {
+    /// All is done that can be done now.
+    Idle,
+    /// Come back soon.
+    Busy,
+}
+
+impl Progress {
+    /// Busy if either is.
+    pub(super) fn and(self, other: Self) -> Self {
+        match self {
+            Self::Idle => other,
+            Self::Busy => Self::Busy,
+        }
+    }
+}
+
+/// Where a side is worked on, by one context at a time.
+///
+/// A packet, a system call and a timer each [run](Self::run) the side on the spot. If it is being
+/// worked on, the packet goes to the backlog and whoever works on it takes another turn.
+#[pin_data]
+pub(super) struct Station<S: Side> {
+    #[pin]
+    side: Owned<S>,
+    /// Packets that found the side busy.
+    #[pin]
+    backlog: SkbQueue<RxPacket>,
+    #[pin]
+    alarm: Timer<Wake>,
+    /// What the alarm is set to, in nanoseconds; [`UNSET`](Self::UNSET) if it is not known to be set.
+    alarm_at: Atomic<u64>,
+    /// Continues what exceeded a budget.
+    #[pin]
+    rest: Work<Wake>,
+}
+
+impl<S: Side> Station<S> {
+    const UNSET: u64 = u64::MAX;
+
+    /// A station for `side`, which `wake` leads to.
+    pub(super) fn new(side: S, wake: Wake) -> impl PinInit<Self> {
+        pin_init!(Self {
+            side <- Owned::new(side),
+            backlog <- SkbQueue::new(BACKLOG),
+            alarm <- Timer::new(wake.clone()),
+            alarm_at: Atomic::new(Self::UNSET),
+            rest <- new_work!(wake, "rrxe::Station::rest"),
+        })
+    }
+
+    /// Works on the side now, or has whoever works on it look again. Any context but hard interrupts.
+    pub(super) fn run(&self, qp: &Qp) {
+        let _bh = BhGuard::new();
+        if let Some(turn) = self.side.enter() {
+            self.take_turns(qp, turn);
+        }
+    }
+
+    /// Works on the side because its alarm went off.
+    pub(super) fn run_alarm(&self, qp: &Qp) {
+        self.alarm_at.store(Self::UNSET, Relaxed);
+        self.run(qp);
+    }
+
+    /// Hands a packet to the side.
+    pub(super) fn deliver(&self, qp: &Qp, arrival: Arrival) {
+        let _bh = BhGuard::new();
+        match self.side.try_enter() {
+            Some(mut turn) => {
+                turn.receive(qp, &arrival);
+                self.take_turns(qp, turn);
+            }
+            None => {
+                if self.backlog.push(arrival.into_packet()).is_ok() {
+                    self.run(qp);
+                }
+            }
+        }
+    }
+
+    /// Changes the side, and works on it afterwards. Process context, may sleep.
+    pub(super) fn update<R>(&self, qp: &Qp, change: impl FnOnce(&mut S) -> R) -> R {
+        let mut turn = self.side.enter_sleeping();
+        let result = change(&mut turn);
+        let _bh = BhGuard::new();
+        self.take_turns(qp, turn);
+        result
+    }
+
+    /// Has the side worked on at `deadline` at the latest.
+    pub(super) fn wake_at(&self, deadline: Instant) {
+        let nanos = deadline.as_nanos();
+        // An alarm that comes too early does no harm, and is cheaper than setting it each time.
+        if nanos < self.alarm_at.load(Relaxed) {
+            self.alarm_at.store(nanos, Relaxed);
+            self.alarm.arm(deadline);
+        }
+    }
+
+    /// Works until nothing is left that was announced.
+    fn take_turns(&self, qp: &Qp, mut turn: Turn<'_, S>) {
+        loop {
+            while let Some(arrival) = self.backlog.pop().and_then(Arrival::parse) {
+                turn.receive(qp, &arrival);
+            }
+            if turn.work(qp) == Progress::Busy {
+                qp.node().continue_later(&self.rest);
+            }
+            match turn.leave() {
+                Some(again) => turn = again,
+                None => return,
+            }
+        }
+    }
+}

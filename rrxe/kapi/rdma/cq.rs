@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+
+use super::{
+    event::{
+        CqEvents,
+        EventOwner, //
+    },
+    object::Cq,
+    Device,
+    Provider,
+    Udata, //
+};
+use crate::kapi::{
+    bindings as b,
+    sync::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    },
+};
+use core::ptr::{
+    self,
+    NonNull, //
+};
+use kernel::{
+    error::from_result,
+    new_mutex,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What the creator of a completion queue asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CqInit {
+    /// Completions that must fit, at least 1.
+    pub(crate) entries: u32,
+    /// Number of the completion vector, below the device's count of them.
+    pub(crate) vector: u32,
+    /// Special wishes: bits of [`enum ib_uverbs_ex_create_cq_flags`].
+    ///
+    /// [`enum ib_uverbs_ex_create_cq_flags`]: srctree/include/uapi/rdma/ib_user_ioctl_verbs.h
+    pub(crate) flags: u32,
+}
+
+/// What a consumer wants to be notified of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// The next completion.
+    Next,
+    /// The next completion that is solicited or an error.
+    Solicited,
+}
+
+/// The driver's part of a completion queue.
+pub(crate) trait CompletionQueue<P: Provider<Cq = Self>>: Sized + Send + Sync {
+    /// Makes a completion queue. `udata` is `None` for a user inside the kernel.
+    ///
+    /// Process context, may sleep.
+    fn create(
+        device: &Device<P>,
+        init: &CqInit,
+        notify: CqNotify,
+        events: CqEvents,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Self>;
+
+    /// Completions that fit, at least what was asked for.
+    fn entries(&self) -> u32;
+
+    /// Asks for one call of [`CqNotify::notify`] at `moment`.
+    ///
+    /// Returns whether the queue holds completions already. Never sleeps.
+    fn arm(&self, moment: Moment) -> bool;
+
+    /// Makes room for `entries` completions, or fails and changes nothing.
+    ///
+    /// What was shared with the user process before is not to be had any more once this
+    /// succeeds, but what the process has mapped stays. Process context, may sleep. One call
+    /// at a time.
+    fn resize(&self, entries: u32, udata: &mut Udata<'_>) -> Result;
+
+    /// Tears the queue down; no queue pair uses it any more. May sleep.
+    fn destroy(self) {}
+}
+
+/// The C queue, while it is there to be notified of.
+#[pin_data]
+struct Target {
+    #[pin]
+    cq: SpinLockBh<Option<NonNull<b::ib_cq>>>,
+}
+
+// SAFETY: The pointer is only used under the lock, for calls that any thread may make.
+unsafe impl Send for Target {}
+
+// SAFETY: As for `Send`.
+unsafe impl Sync for Target {}
+
+/// Tells the consumer of a completion queue to look at it; harmless once the queue is gone.
+pub(crate) struct CqNotify(Arc<Target>);
+
+impl CqNotify {
+    /// Calls the consumer's completion handler.
+    ///
+    /// Process or softirq context; never sleeps. The handler may take the consumer's own
+    /// locks and arm nothing itself, so the caller may hold the lock of the queue.
+    pub(crate) fn notify(&self) {
+        let target = self.0.cq.lock();
+        let Some(cq) = *target else {
+            return;
+        };
+        let cq = cq.as_ptr();
+        // SAFETY: The queue is valid while the target is set, which we hold the lock of, and
+        // its handler is set before its creation.
+        let Some(handler) = (unsafe { (*cq).comp_handler }) else {
+            return;
+        };
+        // SAFETY: As above.
+        let context = unsafe { (*cq).cq_context };
+        // SAFETY: The handler takes its queue and its own context, in any context.
+        unsafe { handler(cq, context) };
+    }
+}
+
+/// The owning end of a [`CqNotify`]: its drop waits for a running call and stops others.
+pub(crate) struct NotifyOwner(Arc<Target>);
+
+impl NotifyOwner {
+    /// # Safety
+    ///
+    /// `cq` must be valid until the result has been dropped.
+    unsafe fn new(cq: *mut b::ib_cq) -> Result<Self> {
+        let target = pin_init!(Target {
+            cq <- new_spinlock_bh!(NonNull::new(cq)),
+        });
+        Ok(Self(Arc::pin_init(target, GFP_KERNEL)?))
+    }
+
+    fn handle(&self) -> CqNotify {
+        CqNotify(self.0.clone())
+    }
+}
+
+impl Drop for NotifyOwner {
+    fn drop(&mut self) {
+        *self.0.cq.lock() = None;
+    }
+}
+
+pub(super) unsafe extern "C" fn create<P: Provider>(
+    cq: *mut b::ib_cq,
+    attr: *const b::ib_cq_init_attr,
+    attrs: *mut b::uverbs_attr_bundle,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core sets the device before the call.
+        let device = unsafe { (*cq).device };
+        // SAFETY: The device outlives the queue and is of this provider.
+        let device = unsafe { Device::<P>::from_raw(device) };
+        // SAFETY: The core passes a valid structure that it does not touch meanwhile.
+        let attr = unsafe { &*attr };
+        let init = CqInit {
+            entries: attr.cqe,
+            vector: attr.comp_vector,
+            flags: attr.flags,
+        };
+        // SAFETY: `cq` stays valid until its destroy operation, and so do the owners.
+        let notify = unsafe { NotifyOwner::new(cq) }?;
+        // SAFETY: As above.
+        let events = unsafe { EventOwner::new(cq) }?;
+        let udata = if attrs.is_null() {
+            ptr::null_mut()
+        } else {
+            // SAFETY: The core passes null or a valid bundle.
+            unsafe { b::helpers::uverbs_attr_bundle_udata(attrs) }
+        };
+        // SAFETY: `udata` is null or valid during the call.
+        let mut udata = unsafe { Udata::from_raw(udata) };
+        let mappings = KBox::pin_init(new_mutex!(KVec::new()), GFP_KERNEL)?;
+
+        let data = P::Cq::create(
+            device,
+            &init,
+            notify.handle(),
+            events.handle(),
+            udata.as_mut(),
+        )?;
+        *mappings.lock() = Udata::into_mappings(udata);
+        // SAFETY: The queue is ours until we return.
+        unsafe { (*cq).cqe = c_int::try_from(data.entries())? };
+        // SAFETY: The core allocated `Cq::<P>::SIZE` bytes, and this is the create operation.
+        unsafe { Cq::<P>::init(cq, data, (notify, events, mappings)) };
+        Ok(0)
+    })
+}
+
+pub(super) unsafe extern "C" fn destroy<P: Provider>(
+    cq: *mut b::ib_cq,
+    _udata: *mut b::ib_udata,
+) -> c_int {
+    // SAFETY: This is the destroy operation.
+    let body = unsafe { Cq::<P>::take(cq) };
+    body.data.destroy();
+    drop(body.handles);
+    0
+}
+
+pub(super) unsafe extern "C" fn resize<P: Provider>(
+    cq: *mut b::ib_cq,
+    entries: c_uint,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live queue.
+        let object = unsafe { Cq::<P>::from_raw(cq) };
+        // SAFETY: `udata` is valid during the call.
+        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
+        // The core lets several threads in. This keeps them apart.
+        let (_, _, mappings) = object.handles();
+        let mut mappings = mappings.lock();
+        object.resize(entries, &mut udata)?;
+        let entries = c_int::try_from(object.entries())?;
+        // SAFETY: The queue is live, and only resizes write `cqe`. The core may read it
+        // meanwhile, hence the volatile access.
+        unsafe { (&raw mut (*cq).cqe).write_volatile(entries) };
+        *mappings = Udata::into_mappings(Some(udata));
+        Ok(0)
+    })
+}
+
+pub(super) unsafe extern "C" fn arm<P: Provider>(
+    cq: *mut b::ib_cq,
+    flags: b::ib_cq_notify_flags,
+) -> c_int {
+    // SAFETY: The core passes a live queue.
+    let cq = unsafe { Cq::<P>::from_raw(cq) };
+    let moment = if flags & b::ib_cq_notify_flags_IB_CQ_NEXT_COMP != 0 {
+        Moment::Next
+    } else {
+        Moment::Solicited
+    };
+    let missed = cq.arm(moment);
+    let report = flags & b::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
+    c_int::from(missed && report)
+}

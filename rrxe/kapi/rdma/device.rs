@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA devices.
+
+use super::{
+    port::{
+        CoreCaps,
+        PortLimits, //
+    },
+    Provider, //
+};
+use crate::kapi::{
+    bindings as b,
+    net::netdev::NetDevice, //
+};
+use core::{
+    mem::MaybeUninit,
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::from_result,
+    prelude::*,
+    sync::{
+        aref::AlwaysRefCounted,
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+/// A device as the RDMA core sees it ([`struct ib_device`]).
+///
+/// A reference keeps the memory, not the registration: the device may go away meanwhile.
+///
+/// # Invariants
+///
+/// Made by `_ib_alloc_device()`, and referenced.
+///
+/// [`struct ib_device`]: srctree/include/rdma/ib_verbs.h
+#[repr(transparent)]
+pub(crate) struct IbDevice(Opaque<b::ib_device>);
+
+// SAFETY: References may be taken and put by any thread.
+unsafe impl Send for IbDevice {}
+
+// SAFETY: All methods may be called from any thread.
+unsafe impl Sync for IbDevice {}
+
+// SAFETY: The device is freed with the last reference of its `struct device`.
+unsafe impl AlwaysRefCounted for IbDevice {
+    fn inc_ref(&self) {
+        // SAFETY: The device is referenced by the type invariant.
+        unsafe { b::get_device(self.device()) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: The caller gives up a reference.
+        unsafe { b::put_device(obj.as_ref().device()) };
+    }
+}
+
+impl IbDevice {
+    /// # Safety
+    ///
+    /// `ib` must be referenced during `'a`.
+    pub(super) unsafe fn from_raw<'a>(ib: *mut b::ib_device) -> &'a Self {
+        // INVARIANT: By the requirements.
+        // SAFETY: As above; the type is transparent.
+        unsafe { &*ib.cast() }
+    }
+
+    pub(super) fn as_raw(&self) -> *mut b::ib_device {
+        self.0.get()
+    }
+
+    fn device(&self) -> *mut b::device {
+        // The `struct device` is one member of this union, and the first of the other.
+        // SAFETY: The device is valid by the type invariant.
+        unsafe { (&raw mut (*self.as_raw()).__bindgen_anon_1).cast() }
+    }
+}
+
+/// A device of the provider `P`: the core's structure, and behind it the driver's value.
+///
+/// # Invariants
+///
+/// `data` is initialized. A `&Device` exists only before `dealloc_driver()`, which the core
+/// calls when no operation runs and no object is left.
+#[repr(C)]
+pub(crate) struct Device<P: Provider> {
+    ib: IbDevice,
+    data: MaybeUninit<Arc<P::Device>>,
+}
+
+impl<P: Provider> Device<P> {
+    /// # Safety
+    ///
+    /// `ib` must be a device of `P` that has its data, and stay clear of `dealloc_driver()`
+    /// during `'a`.
+    pub(super) unsafe fn from_raw<'a>(ib: *mut b::ib_device) -> &'a Self {
+        // SAFETY: The device is the first member of a `Self`, by the requirements.
+        unsafe { &*ib.cast::<Self>() }
+    }
+
+    /// # Safety
+    ///
+    /// `ib` must be the first member of a new `Self` that no one else uses.
+    pub(super) unsafe fn init(ib: *mut b::ib_device, data: Arc<P::Device>) {
+        let this = ib.cast::<Self>();
+        // SAFETY: By the requirements.
+        unsafe { (&raw mut (*this).data).write(MaybeUninit::new(data)) };
+    }
+
+    /// The driver's value. It may be kept for longer than the device.
+    pub(crate) fn data(&self) -> &Arc<P::Device> {
+        // SAFETY: Initialized by the type invariant.
+        unsafe { self.data.assume_init_ref() }
+    }
+}
+
+impl<P: Provider> Deref for Device<P> {
+    type Target = IbDevice;
+
+    fn deref(&self) -> &IbDevice {
+        &self.ib
+    }
+}
+
+/// A set of capabilities of a device ([`enum ib_device_cap_flags`]).
+///
+/// [`enum ib_device_cap_flags`]: srctree/include/rdma/ib_verbs.h
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceCaps(u64);
+
+impl DeviceCaps {
+    /// Raises an event when the port comes up.
+    pub(crate) const PORT_ACTIVE_EVENT: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_PORT_ACTIVE_EVENT as u64);
+    /// Has a system image GUID.
+    pub(crate) const SYS_IMAGE_GUID: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Says "receiver not ready" by itself.
+    pub(crate) const RC_RNR_NAK: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
+
+    /// The capabilities of both sets.
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What a device offers, and how much of it ([`struct ib_device_attr`]).
+///
+/// [`struct ib_device_attr`]: srctree/include/rdma/ib_verbs.h
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceAttr {
+    /// Number of the vendor, an OUI.
+    pub(crate) vendor_id: u32,
+    /// Bytes of the largest memory region.
+    pub(crate) max_mr_size: u64,
+    /// Bit n: pages of 2^n bytes may make up a region.
+    pub(crate) page_size_cap: u64,
+    /// What else it can do.
+    pub(crate) caps: DeviceCaps,
+    /// Queue pairs.
+    pub(crate) max_qp: u32,
+    /// Requests that fit into a queue.
+    pub(crate) max_qp_wr: u32,
+    /// Scatter/gather entries of a send request.
+    pub(crate) max_send_sge: u32,
+    /// Scatter/gather entries of a receive request.
+    pub(crate) max_recv_sge: u32,
+    /// Scatter/gather entries of a READ.
+    pub(crate) max_sge_rd: u32,
+    /// Completion queues.
+    pub(crate) max_cq: u32,
+    /// Completions that fit into a queue.
+    pub(crate) max_cqe: u32,
+    /// Memory regions.
+    pub(crate) max_mr: u32,
+    /// Protection domains.
+    pub(crate) max_pd: u32,
+    /// Address handles.
+    pub(crate) max_ah: u32,
+    /// READs and atomics that a queue pair may have under way as the responder.
+    pub(crate) max_qp_rd_atom: u32,
+    /// READs and atomics that a queue pair may have under way as the requester.
+    pub(crate) max_qp_init_rd_atom: u32,
+    /// READs and atomics that all queue pairs may have under way as responders.
+    pub(crate) max_res_rd_atom: u32,
+    /// Whether atomics are atomic to other queue pairs of the device.
+    pub(crate) atomics: bool,
+    /// The device's share of the time until an acknowledgment comes: 4.096 us * 2^n.
+    pub(crate) local_ack_delay: u8,
+}
+
+/// The driver's part of a device.
+pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync {
+    /// What the port can do.
+    const CORE_CAPS: CoreCaps;
+    /// Entries of the port's GID table.
+    const GIDS: u32;
+    /// The port's partition keys.
+    const PKEYS: &'static [u16];
+
+    /// What the device offers.
+    fn attributes(&self) -> DeviceAttr;
+
+    /// What the port can do at most.
+    fn port_limits(&self) -> PortLimits;
+
+    /// Largest path MTU that `netdev`, the port's, leaves room for: a number of `enum ib_mtu`.
+    fn active_mtu(&self, netdev: &NetDevice) -> u32;
+}
+
+pub(super) unsafe extern "C" fn query<P: Provider>(
+    ib: *mut b::ib_device,
+    attr: *mut b::ib_device_attr,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: `udata` is null or valid during the call.
+        let udata = unsafe { udata.as_ref() };
+        if udata.is_some_and(|udata| udata.inlen != 0 || udata.outlen != 0) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The core passes a live device.
+        let device = unsafe { Device::<P>::from_raw(ib) };
+        let from = device.data().attributes();
+        // SAFETY: The core passes a zeroed structure that it does not touch meanwhile.
+        let to = unsafe { &mut *attr };
+
+        to.vendor_id = from.vendor_id;
+        // SAFETY: Set before the device was registered.
+        to.sys_image_guid = unsafe { (*ib).node_guid };
+        to.max_mr_size = from.max_mr_size;
+        to.page_size_cap = from.page_size_cap;
+        to.device_cap_flags = from.caps.0;
+        // The device is deleted by the same command set that made it.
+        to.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        to.max_qp = c_int::try_from(from.max_qp)?;
+        to.max_qp_wr = c_int::try_from(from.max_qp_wr)?;
+        to.max_send_sge = c_int::try_from(from.max_send_sge)?;
+        to.max_recv_sge = c_int::try_from(from.max_recv_sge)?;
+        to.max_sge_rd = c_int::try_from(from.max_sge_rd)?;
+        to.max_cq = c_int::try_from(from.max_cq)?;
+        to.max_cqe = c_int::try_from(from.max_cqe)?;
+        to.max_mr = c_int::try_from(from.max_mr)?;
+        to.max_pd = c_int::try_from(from.max_pd)?;
+        to.max_ah = c_int::try_from(from.max_ah)?;
+        to.max_qp_rd_atom = c_int::try_from(from.max_qp_rd_atom)?;
+        to.max_qp_init_rd_atom = c_int::try_from(from.max_qp_init_rd_atom)?;
+        to.max_res_rd_atom = c_int::try_from(from.max_res_rd_atom)?;
+        to.atomic_cap = if from.atomics {
+            b::ib_atomic_cap_IB_ATOMIC_HCA
+        } else {
+            b::ib_atomic_cap_IB_ATOMIC_NONE
+        };
+        to.max_pkeys = u16::try_from(P::Device::PKEYS.len())?;
+        to.local_ca_ack_delay = from.local_ack_delay;
+        Ok(0)
+    })
+}
+
+/// The last operation of a device; what is left is the core's structure.
+pub(super) unsafe extern "C" fn dealloc<P: Provider>(ib: *mut b::ib_device) {
+    // SAFETY: The core passes a device that is still there.
+    let data = unsafe { &raw const (*ib.cast::<Device<P>>()).data };
+    // SAFETY: Initialized by the type invariant, and dropped once.
+    drop(unsafe { data.read().assume_init() });
+}

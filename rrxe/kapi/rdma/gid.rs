@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Entries of a port's GID table: the addresses that queue pairs may speak from.
+//!
+//! The RDMA core keeps the table: it follows the IP addresses of the netdev and of its
+//! uppers. A driver only sees the entries that its objects use.
+
+use crate::kapi::bindings as b;
+use core::ptr::NonNull;
+use kernel::{
+    sync::aref::AlwaysRefCounted,
+    types::Opaque, //
+};
+
+/// An entry of the GID table ([`struct ib_gid_attr`]).
+///
+/// # Invariants
+///
+/// The entry is referenced. What is read here does not change while it is.
+///
+/// [`struct ib_gid_attr`]: srctree/include/rdma/ib_verbs.h
+#[repr(transparent)]
+pub(crate) struct GidAttr(Opaque<b::ib_gid_attr>);
+
+// SAFETY: References may be taken and put by any thread.
+unsafe impl Send for GidAttr {}
+
+// SAFETY: Only immutable members are read.
+unsafe impl Sync for GidAttr {}
+
+// SAFETY: The core counts references of entries, and frees an entry with the last one.
+unsafe impl AlwaysRefCounted for GidAttr {
+    fn inc_ref(&self) {
+        // SAFETY: The entry is referenced by the type invariant.
+        unsafe { b::rdma_hold_gid_attr(self.0.get()) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: The caller gives up a reference.
+        unsafe { b::rdma_put_gid_attr(obj.as_ref().0.get()) };
+    }
+}
+
+impl GidAttr {
+    /// # Safety
+    ///
+    /// `attr` must be null, or be referenced during `'a`.
+    pub(super) unsafe fn from_raw<'a>(attr: *const b::ib_gid_attr) -> Option<&'a Self> {
+        // INVARIANT: By the requirements.
+        // SAFETY: As above; the type is transparent.
+        unsafe { attr.cast::<Self>().as_ref() }
+    }
+
+    /// The address: an IPv6 one, or an IPv4 one mapped into IPv6.
+    pub(crate) fn gid(&self) -> [u8; 16] {
+        // SAFETY: Immutable by the type invariant; all bytes of the union are initialized.
+        unsafe { *(*self.0.get()).gid.raw.as_ref() }
+    }
+
+    /// Index in the table.
+    pub(crate) fn index(&self) -> u16 {
+        // SAFETY: Immutable by the type invariant.
+        unsafe { (*self.0.get()).index }
+    }
+
+    /// Whether packets are sent in UDP (RoCE version 2).
+    pub(crate) fn is_udp_encapsulated(&self) -> bool {
+        // SAFETY: Immutable by the type invariant.
+        let gid_type = unsafe { (*self.0.get()).gid_type };
+        gid_type == b::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP
+    }
+}

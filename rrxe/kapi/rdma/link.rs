@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Link types: how `rdma link add` makes devices.
+//!
+//! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
+
+use super::{
+    registry,
+    Provider, //
+};
+use crate::kapi::{
+    bindings as b,
+    net::netdev::NetDevice, //
+};
+use core::ptr;
+use kernel::{
+    error::from_result,
+    prelude::*,
+    str::CStr,
+    types::Opaque, //
+};
+
+/// How devices of a provider come to be.
+pub(crate) trait Link<P: Provider<Link = Self>> {
+    /// Makes a device called `name` on `netdev`, see [`register`](super::register).
+    ///
+    /// Process context, may sleep; called concurrently.
+    fn add(name: &CStr, netdev: &NetDevice) -> Result;
+}
+
+/// A link type, to be put into a `static`.
+pub(crate) struct LinkOps(Opaque<b::rdma_link_ops>);
+
+// SAFETY: The core changes the list head in it under its own lock, no one else does anything.
+unsafe impl Sync for LinkOps {}
+
+// SAFETY: As above.
+unsafe impl Send for LinkOps {}
+
+impl LinkOps {
+    /// Makes the link type `name` of a provider.
+    pub(crate) const fn new<P: Provider>(name: &'static CStr) -> Self {
+        Self(Opaque::new(b::rdma_link_ops {
+            list: b::list_head {
+                next: ptr::null_mut(),
+                prev: ptr::null_mut(),
+            },
+            type_: name.as_ptr().cast(),
+            newlink: Some(newlink::<P>),
+            // The core unregisters the device itself, there is nothing to do before.
+            dellink: None,
+        }))
+    }
+
+    pub(super) fn as_raw(&self) -> *mut b::rdma_link_ops {
+        self.0.get()
+    }
+}
+
+/// The registration of a provider's link type.
+///
+/// Its drop unregisters all of the provider's devices as well, and returns when no code of
+/// the module is called any more on their behalf.
+pub(crate) struct LinkRegistration(&'static LinkOps);
+
+impl LinkRegistration {
+    /// Registers the link type of a provider; to be done once in the life of the module.
+    pub(crate) fn new<P: Provider>() -> Self {
+        registry::init();
+        let ops = P::link_ops();
+        // SAFETY: `ops` is static, and unregistered by the drop.
+        unsafe { b::rdma_link_register(ops.as_raw()) };
+        Self(ops)
+    }
+}
+
+impl Drop for LinkRegistration {
+    fn drop(&mut self) {
+        // SAFETY: Registered in `new`. This waits for devices that are being made.
+        unsafe { b::rdma_link_unregister(self.0.as_raw()) };
+        registry::unregister_all();
+    }
+}
+
+unsafe extern "C" fn newlink<P: Provider>(
+    name: *const c_char,
+    netdev: *mut b::net_device,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a string that outlives the call.
+        let name = unsafe { CStr::from_char_ptr(name.cast()) };
+        // SAFETY: The core holds the netdev meanwhile.
+        let netdev = unsafe { NetDevice::from_raw(netdev) };
+        P::Link::add(name, netdev)?;
+        Ok(0)
+    })
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA providers: drivers of RDMA devices, below the kernel's RDMA core.
+//!
+//! A driver names its types in one [`Provider`] and implements one trait for each kind of
+//! verbs object: [`QueuePair`], [`CompletionQueue`], [`MemoryRegion`] and so on. Creating
+//! an object through verbs makes a value of the driver's type, destroying it drops the
+//! value. What the driver gets are the C structures behind typed, checked accessors; what
+//! it holds on to (completion and event handles, pinned memory, mappings) is revoked or
+//! released by its `Drop`.
+//!
+//! ```text
+//!  uverbs, ULPs -> ib_core -> ops (trampolines) -> impl QueuePair for ... (safe Rust)
+//!                                   |
+//!                          Object<P, Qp> = struct ib_qp + the driver's value
+//! ```
+//!
+//! # Lifetimes
+//!
+//! The RDMA core allocates and frees the objects. It makes sure that an object outlives
+//! what was created from it (a PD its regions, a CQ its queue pairs, the device
+//! everything) and that no call on an object runs beside its destroy operation, but it
+//! does call the other operations of one object concurrently.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+mod ah;
+mod cq;
+mod device;
+mod event;
+mod gid;
+mod link;
+mod mmap;
+mod mr;
+mod object;
+mod ops;
+mod pd;
+mod port;
+mod provider;
+mod qp;
+mod qp_attr;
+mod registry;
+mod ucontext;
+mod udata;
+mod umem;
+
+pub(crate) use self::{
+    ah::{
+        AddressHandle,
+        AhAttr,
+        RocePath, //
+    },
+    cq::{
+        CompletionQueue,
+        CqInit,
+        CqNotify,
+        Moment, //
+    },
+    device::{
+        Device,
+        DeviceAttr,
+        DeviceCaps,
+        IbDevice,
+        ProviderDevice, //
+    },
+    event::{
+        CqEvent,
+        CqEvents,
+        QpEvent,
+        QpEvents, //
+    },
+    gid::GidAttr,
+    link::{
+        Link,
+        LinkOps,
+        LinkRegistration, //
+    },
+    mmap::{
+        Mappable,
+        Shared, //
+    },
+    mr::{
+        MemoryRegion,
+        UserRegion, //
+    },
+    object::{
+        Ah,
+        Context,
+        Cq,
+        Mr,
+        Pd,
+        Qp, //
+    },
+    pd::ProtectionDomain,
+    port::{
+        CoreCaps,
+        PortLimits, //
+    },
+    provider::{
+        Provider,
+        DRIVER_RXE, //
+    },
+    qp::{
+        QpCaps,
+        QpInit,
+        QpType,
+        QueuePair, //
+    },
+    qp_attr::{
+        QpAttr,
+        QpModify, //
+    },
+    registry::{
+        register,
+        DeviceSpec,
+        Registered, //
+    },
+    ucontext::UserContext,
+    udata::Udata,
+    umem::{
+        Chunks,
+        Umem, //
+    },
+};

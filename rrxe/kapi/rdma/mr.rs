@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions.
+
+use super::{
+    object::{
+        Mr,
+        Pd, //
+    },
+    umem::Umem,
+    Provider, //
+};
+use crate::kapi::{
+    bindings as b,
+    error::eopnotsupp, //
+};
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
+
+/// A range of a user process' memory that is to be registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserRegion {
+    /// Where it starts in the process' address space.
+    pub(crate) start: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// What the device and the peer call its first byte.
+    pub(crate) iova: u64,
+    /// What may be done with it: bits of `enum ib_access_flags`.
+    pub(crate) access: u32,
+}
+
+impl UserRegion {
+    /// Pins the pages of the region, in the calling process. May sleep.
+    pub(crate) fn pin<P: Provider>(&self, pd: &Pd<P>) -> Result<Umem> {
+        Umem::pin(pd.device(), self)
+    }
+}
+
+/// The driver's part of a memory region.
+pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
+    /// Registers memory of the calling user process.
+    ///
+    /// Process context, may sleep. The core has checked that the access flags are known
+    /// ones, and that remote write or atomic access comes with local write access.
+    fn register(pd: &Pd<P>, region: &UserRegion) -> Result<Self>;
+
+    /// The key for work requests of the region's owner.
+    fn lkey(&self) -> u32;
+
+    /// The key to give to the peer.
+    fn rkey(&self) -> u32;
+
+    /// Ends the registration. On return nothing uses the memory any more. May sleep.
+    fn deregister(self) {}
+}
+
+pub(super) unsafe extern "C" fn reg_user<P: Provider>(
+    pd: *mut b::ib_pd,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    dmah: *mut b::ib_dmah,
+    _udata: *mut b::ib_udata,
+) -> *mut b::ib_mr {
+    let register = || {
+        if !dmah.is_null() {
+            return Err(eopnotsupp());
+        }
+        // SAFETY: The core passes a live protection domain.
+        let pd = unsafe { Pd::<P>::from_raw(pd) };
+        let region = UserRegion {
+            start,
+            length,
+            iova,
+            access: access as u32,
+        };
+
+        let memory = KBox::<Mr<P>>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+        let data = P::Mr::register(pd, &region)?;
+        let mr = KBox::into_raw(memory).cast::<b::ib_mr>();
+        // SAFETY: `mr` is ours, and zeroes are a valid `ib_mr`.
+        let raw = unsafe { &mut *mr };
+        raw.device = pd.device().as_raw();
+        raw.lkey = data.lkey();
+        raw.rkey = data.rkey();
+        // SAFETY: The memory is that of a `Mr<P>`, and this is the create operation.
+        unsafe { Mr::<P>::init(mr, data, ()) };
+        Ok(mr)
+    };
+    register().unwrap_or_else(|error: Error| error.to_ptr())
+}
+
+pub(super) unsafe extern "C" fn dereg<P: Provider>(
+    mr: *mut b::ib_mr,
+    _udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: This is the destroy operation.
+        let body = unsafe { Mr::<P>::take(mr) };
+        body.data.deregister();
+        // SAFETY: The memory comes from `reg_user`, and its content has been taken.
+        drop(unsafe { KBox::from_raw(mr.cast::<core::mem::MaybeUninit<Mr<P>>>()) });
+        Ok(0)
+    })
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The table of operations through which the RDMA core calls a provider.
+//!
+//! Its entries are the trampolines of the files named for the objects. They all rely on what
+//! [`struct ib_device_ops`] promises: arguments are valid, and belong to a device with this
+//! table.
+//!
+//! Operations that are left out make the core refuse the corresponding verb with
+//! `EOPNOTSUPP`. Without `poll_cq`, `post_recv` and `get_dma_mr` the device is for user space
+//! only, and clients inside the kernel are not told of it.
+//!
+//! [`struct ib_device_ops`]: srctree/include/rdma/ib_verbs.h
+
+use super::{
+    ah,
+    cq,
+    device,
+    mmap,
+    mr,
+    object::{
+        Ah,
+        Context,
+        Cq,
+        Pd,
+        Qp, //
+    },
+    pd,
+    port,
+    qp,
+    ucontext,
+    Provider, //
+};
+use crate::kapi::bindings as b;
+use core::marker::PhantomData;
+
+struct Table<P>(PhantomData<P>);
+
+impl<P: Provider> Table<P> {
+    const OPS: b::ib_device_ops = b::ib_device_ops {
+        driver_id: P::DRIVER_ID,
+        uverbs_abi_ver: P::ABI_VERSION,
+
+        query_device: Some(device::query::<P>),
+        dealloc_driver: Some(device::dealloc::<P>),
+
+        query_port: Some(port::query::<P>),
+        get_port_immutable: Some(port::immutable::<P>),
+        get_link_layer: Some(port::link_layer),
+        query_pkey: Some(port::query_pkey::<P>),
+
+        alloc_ucontext: Some(ucontext::alloc::<P>),
+        dealloc_ucontext: Some(ucontext::dealloc::<P>),
+        disassociate_ucontext: Some(ucontext::disassociate),
+        mmap: Some(mmap::mmap),
+        mmap_free: Some(mmap::free),
+
+        alloc_pd: Some(pd::alloc::<P>),
+        dealloc_pd: Some(pd::dealloc::<P>),
+
+        create_user_ah: Some(ah::create_user::<P>),
+        destroy_ah: Some(ah::destroy::<P>),
+
+        create_cq: Some(cq::create::<P>),
+        destroy_cq: Some(cq::destroy::<P>),
+        resize_user_cq: Some(cq::resize::<P>),
+        req_notify_cq: Some(cq::arm::<P>),
+
+        create_qp: Some(qp::create::<P>),
+        modify_qp: Some(qp::modify::<P>),
+        query_qp: Some(qp::query::<P>),
+        destroy_qp: Some(qp::destroy::<P>),
+        post_send: Some(qp::post_send::<P>),
+
+        reg_user_mr: Some(mr::reg_user::<P>),
+        dereg_mr: Some(mr::dereg::<P>),
+
+        size_ib_ucontext: Context::<P>::SIZE,
+        size_ib_pd: Pd::<P>::SIZE,
+        size_ib_ah: Ah::<P>::SIZE,
+        size_ib_cq: Cq::<P>::SIZE,
+        size_ib_qp: Qp::<P>::SIZE,
+
+        ..pin_init::zeroed()
+    };
+}
+
+/// The operations of a provider, all but their owner.
+pub(super) fn table<P: Provider>() -> &'static b::ib_device_ops {
+    &Table::<P>::OPS
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs.
+
+use super::{
+    event::{
+        EventOwner,
+        QpEvents, //
+    },
+    object::{
+        Cq,
+        Pd,
+        Qp, //
+    },
+    qp_attr::{
+        QpAttr,
+        QpModify, //
+    },
+    Provider,
+    Udata, //
+};
+use crate::kapi::{
+    bindings as b,
+    error::eopnotsupp, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
+
+/// Type of a queue pair ([`enum ib_qp_type`]).
+///
+/// [`enum ib_qp_type`]: srctree/include/rdma/ib_verbs.h
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QpType {
+    /// Subnet management, queue pair 0.
+    Smi,
+    /// General services, queue pair 1.
+    Gsi,
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// Any other type.
+    Other(u32),
+}
+
+impl From<b::ib_qp_type> for QpType {
+    fn from(value: b::ib_qp_type) -> Self {
+        match value {
+            b::ib_qp_type_IB_QPT_SMI => Self::Smi,
+            b::ib_qp_type_IB_QPT_GSI => Self::Gsi,
+            b::ib_qp_type_IB_QPT_RC => Self::Rc,
+            b::ib_qp_type_IB_QPT_UC => Self::Uc,
+            b::ib_qp_type_IB_QPT_UD => Self::Ud,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Sizes of a queue pair's two queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QpCaps {
+    /// Work requests that fit into the send queue.
+    pub(crate) max_send_wr: u32,
+    /// Work requests that fit into the receive queue.
+    pub(crate) max_recv_wr: u32,
+    /// Scatter/gather entries of a send request.
+    pub(crate) max_send_sge: u32,
+    /// Scatter/gather entries of a receive request.
+    pub(crate) max_recv_sge: u32,
+    /// Bytes of payload that a send request can hold itself.
+    pub(crate) max_inline_data: u32,
+}
+
+impl QpCaps {
+    fn from_raw(cap: &b::ib_qp_cap) -> Self {
+        Self {
+            max_send_wr: cap.max_send_wr,
+            max_recv_wr: cap.max_recv_wr,
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline_data: cap.max_inline_data,
+        }
+    }
+
+    fn write_to(self, cap: &mut b::ib_qp_cap) {
+        cap.max_send_wr = self.max_send_wr;
+        cap.max_recv_wr = self.max_recv_wr;
+        cap.max_send_sge = self.max_send_sge;
+        cap.max_recv_sge = self.max_recv_sge;
+        cap.max_inline_data = self.max_inline_data;
+    }
+}
+
+/// What the creator of a queue pair asks for.
+///
+/// # Invariants
+///
+/// The queues that `attr` names are objects of `P` and outlive `'a`.
+pub(crate) struct QpInit<'a, P: Provider> {
+    attr: &'a mut b::ib_qp_init_attr,
+    _provider: PhantomData<P>,
+}
+
+impl<P: Provider> QpInit<'_, P> {
+    /// The type of queue pair.
+    pub(crate) fn qp_type(&self) -> QpType {
+        self.attr.qp_type.into()
+    }
+
+    /// The sizes asked for.
+    pub(crate) fn caps(&self) -> QpCaps {
+        QpCaps::from_raw(&self.attr.cap)
+    }
+
+    /// Reports the sizes that the queue pair really has.
+    pub(crate) fn set_caps(&mut self, caps: QpCaps) {
+        caps.write_to(&mut self.attr.cap);
+    }
+
+    /// Whether each send request makes a completion, asked for or not.
+    pub(crate) fn signal_all(&self) -> bool {
+        self.attr.sq_sig_type == b::ib_sig_type_IB_SIGNAL_ALL_WR
+    }
+
+    /// Special wishes: bits of [`enum ib_qp_create_flags`].
+    ///
+    /// [`enum ib_qp_create_flags`]: srctree/include/rdma/ib_verbs.h
+    pub(crate) fn create_flags(&self) -> u32 {
+        self.attr.create_flags
+    }
+
+    /// Whether receives come from a shared receive queue.
+    pub(crate) fn has_srq(&self) -> bool {
+        !self.attr.srq.is_null()
+    }
+
+    /// Where sends complete. Fails with `EINVAL` if the creator named none.
+    pub(crate) fn send_cq(&self) -> Result<&Cq<P>> {
+        // SAFETY: Null, or as the type invariant says.
+        unsafe { Self::cq(self.attr.send_cq) }
+    }
+
+    /// Where receives complete. Fails with `EINVAL` if the creator named none.
+    pub(crate) fn recv_cq(&self) -> Result<&Cq<P>> {
+        // SAFETY: Null, or as the type invariant says.
+        unsafe { Self::cq(self.attr.recv_cq) }
+    }
+
+    /// # Safety
+    ///
+    /// `cq` must be null or a queue of `P` that outlives `'c`.
+    unsafe fn cq<'c>(cq: *mut b::ib_cq) -> Result<&'c Cq<P>> {
+        if cq.is_null() {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the requirements.
+        Ok(unsafe { Cq::from_raw(cq) })
+    }
+}
+
+/// The driver's part of a queue pair.
+pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
+    /// Makes a queue pair on `pd`, in state RESET.
+    ///
+    /// The sizes it really gets are reported with [`QpInit::set_caps`]; they must not be
+    /// smaller than what was asked for. `udata` is `None` for a user inside the kernel.
+    ///
+    /// Process context, may sleep.
+    fn create(
+        pd: &Pd<P>,
+        init: &mut QpInit<'_, P>,
+        events: QpEvents,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Self>;
+
+    /// Number of the queue pair, 24 bits.
+    fn number(&self) -> u32;
+
+    /// Changes state and attributes, or nothing if it fails.
+    ///
+    /// Process context, may sleep. The RDMA core does not keep two calls apart.
+    fn modify(&self, change: &QpModify<'_>) -> Result;
+
+    /// Reports state and attributes into `attr`, and returns the sizes.
+    ///
+    /// `mask` says what the caller wants to know, as bits of `enum ib_qp_attr_mask`; more may
+    /// be reported.
+    fn query(&self, attr: &mut QpAttr, mask: u32) -> Result<QpCaps>;
+
+    /// Looks at the send queue: user space has put requests there.
+    ///
+    /// Process context.
+    fn doorbell(&self) -> Result;
+
+    /// Tears the queue pair down; no operation on it runs any more. May sleep.
+    ///
+    /// On return nothing may refer to its completion queues and protection domain.
+    fn destroy(self) {}
+}
+
+pub(super) unsafe extern "C" fn create<P: Provider>(
+    qp: *mut b::ib_qp,
+    attr: *mut b::ib_qp_init_attr,
+    udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core sets the PD, which outlives the queue pair, before the call.
+        let pd = unsafe { (*qp).pd };
+        if pd.is_null() {
+            return Err(EINVAL);
+        }
+        // SAFETY: As above, and all objects of the device are of this provider.
+        let pd = unsafe { Pd::<P>::from_raw(pd) };
+        // INVARIANT: The core holds the queues while it creates the queue pair.
+        let mut init = QpInit::<P> {
+            // SAFETY: The core passes a valid structure that it does not touch meanwhile.
+            attr: unsafe { &mut *attr },
+            _provider: PhantomData,
+        };
+        // SAFETY: `qp` stays valid until its destroy operation, and so does the owner.
+        let owner = unsafe { EventOwner::new(qp) }?;
+        // SAFETY: `udata` is null or valid during the call.
+        let mut udata = unsafe { Udata::from_raw(udata) };
+
+        let data = P::Qp::create(pd, &mut init, owner.handle(), udata.as_mut())?;
+        // SAFETY: The queue pair is ours until we return.
+        unsafe { (*qp).qp_num = data.number() };
+        // SAFETY: The core allocated `Qp::<P>::SIZE` bytes, and this is the create operation.
+        unsafe { Qp::<P>::init(qp, data, (owner, Udata::into_mappings(udata))) };
+        Ok(0)
+    })
+}
+
+pub(super) unsafe extern "C" fn destroy<P: Provider>(
+    qp: *mut b::ib_qp,
+    _udata: *mut b::ib_udata,
+) -> c_int {
+    // SAFETY: This is the destroy operation.
+    let body = unsafe { Qp::<P>::take(qp) };
+    body.data.destroy();
+    drop(body.handles);
+    0
+}
+
+pub(super) unsafe extern "C" fn modify<P: Provider>(
+    qp: *mut b::ib_qp,
+    attr: *mut b::ib_qp_attr,
+    mask: c_int,
+    _udata: *mut b::ib_udata,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live queue pair.
+        let qp = unsafe { Qp::<P>::from_raw(qp) };
+        // SAFETY: The core passes valid attributes that it does not touch meanwhile.
+        let change = unsafe { QpModify::from_raw(attr, mask) };
+        qp.modify(&change)?;
+        Ok(0)
+    })
+}
+
+pub(super) unsafe extern "C" fn query<P: Provider>(
+    qp: *mut b::ib_qp,
+    attr: *mut b::ib_qp_attr,
+    mask: c_int,
+    init: *mut b::ib_qp_init_attr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live queue pair.
+        let object = unsafe { Qp::<P>::from_raw(qp) };
+        // SAFETY: The core passes a place for attributes that it does not touch meanwhile.
+        let attr = unsafe { QpAttr::clear(attr) };
+        let caps = object.query(attr, mask as u32)?;
+        caps.write_to(attr.caps_mut());
+
+        // SAFETY: As for `attr`; zeroes are a valid structure, and leave nothing to leak.
+        let init = unsafe {
+            init.write_bytes(0, 1);
+            &mut *init
+        };
+        // SAFETY: These members of a live queue pair do not change.
+        let qp = unsafe { &*qp };
+        caps.write_to(&mut init.cap);
+        init.event_handler = qp.event_handler;
+        init.qp_context = qp.qp_context;
+        init.send_cq = qp.send_cq;
+        init.recv_cq = qp.recv_cq;
+        init.srq = qp.srq;
+        init.qp_type = qp.qp_type;
+        Ok(0)
+    })
+}
+
+/// A user process rings the doorbell with an empty list: its requests are in the ring.
+pub(super) unsafe extern "C" fn post_send<P: Provider>(
+    qp: *mut b::ib_qp,
+    list: *const b::ib_send_wr,
+    bad: *mut *const b::ib_send_wr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live queue pair.
+        let qp = unsafe { Qp::<P>::from_raw(qp) };
+        let result = if list.is_null() {
+            qp.doorbell()
+        } else {
+            Err(eopnotsupp())
+        };
+        if result.is_err() {
+            // SAFETY: The core passes a valid place for the first request not posted.
+            unsafe { bad.write(list) };
+        }
+        result.map(|()| 0)
+    })
+}

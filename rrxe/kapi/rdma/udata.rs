@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The driver's part of a system call.
+
+use super::mmap::{
+    Mappable,
+    Mapping,
+    Shared, //
+};
+use crate::kapi::bindings as b;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes, //
+};
+
+/// Request and response buffers that the driver's user space library passed along with a
+/// command ([`struct ib_udata`]).
+///
+/// # Invariants
+///
+/// Points to the driver's data in the attribute bundle of a running system call.
+///
+/// [`struct ib_udata`]: srctree/include/rdma/ib_verbs.h
+pub(crate) struct Udata<'a> {
+    raw: &'a mut b::ib_udata,
+    /// What the operation has shared with the process so far.
+    mappings: KVec<Mapping>,
+}
+
+impl Udata<'_> {
+    /// Returns `None` for null: the caller is inside the kernel.
+    ///
+    /// # Safety
+    ///
+    /// `udata` must be null or what the core passes to a create or modify operation, and
+    /// stay valid during `'a`.
+    pub(super) unsafe fn from_raw<'a>(udata: *mut b::ib_udata) -> Option<Udata<'a>> {
+        // SAFETY: By the requirements.
+        unsafe { udata.as_mut() }.map(|raw| Udata {
+            raw,
+            mappings: KVec::new(),
+        })
+    }
+
+    /// Takes what has been shared, to be kept for as long as the object that needs it.
+    pub(super) fn into_mappings(this: Option<Self>) -> KVec<Mapping> {
+        this.map(|udata| udata.mappings).unwrap_or_default()
+    }
+
+    /// Lets the user process map `memory`, until the object that is being made is destroyed.
+    ///
+    /// If the operation fails in the end the memory is not to be had any more.
+    pub(crate) fn share(&mut self, memory: Arc<dyn Mappable>) -> Result<Shared> {
+        // SAFETY: By the type invariant.
+        let context = unsafe { b::helpers::udata_ucontext(self.raw) };
+        // SAFETY: The objects of a context, with which mappings are kept, go away before it.
+        let mapping = unsafe { Mapping::new(context, memory) }?;
+        let shared = mapping.shared();
+        self.mappings.push(mapping, GFP_KERNEL)?;
+        Ok(shared)
+    }
+
+    /// Bytes of the request.
+    pub(crate) fn request_len(&self) -> usize {
+        self.raw.inlen
+    }
+
+    /// Room for the response, in bytes.
+    pub(crate) fn response_len(&self) -> usize {
+        self.raw.outlen
+    }
+
+    /// Reads the request. It must not be shorter than a `T` (`EINVAL`), and what it has on
+    /// top must be zeroes (`EOPNOTSUPP`).
+    pub(crate) fn request<T: FromBytes + IntoBytes>(&mut self) -> Result<T> {
+        let mut request = T::new_zeroed();
+        let len = size_of::<T>();
+        let place = (&raw mut request).cast();
+        // SAFETY: `place` has `len` bytes, any values of which are fine for a `T`.
+        to_result(unsafe { b::_ib_copy_validate_udata_in(self.raw, place, len, len) })?;
+        Ok(request)
+    }
+
+    /// Fails with `EINVAL` unless a `T` fits into the response.
+    ///
+    /// To be checked before anything is made that the response would tell of.
+    pub(crate) fn expect_response<T>(&self) -> Result {
+        if self.raw.outlen < size_of::<T>() {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    /// Writes the response; the rest of the user's buffer is zeroed.
+    ///
+    /// Fails with `EINVAL` if it does not fit, and with `EFAULT`.
+    pub(crate) fn respond<T: IntoBytes + Immutable>(&mut self, response: &T) -> Result {
+        self.expect_response::<T>()?;
+        let bytes = response.as_bytes();
+        // SAFETY: The slice is valid for reads.
+        to_result(unsafe {
+            b::_ib_respond_udata(self.raw, bytes.as_ptr().cast(), bytes.len())
+        })
+    }
+}

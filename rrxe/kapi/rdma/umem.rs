@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pinned memory of user processes.
+//!
+//! C header: [`include/rdma/ib_umem.h`](srctree/include/rdma/ib_umem.h)
+
+use super::{
+    IbDevice,
+    UserRegion, //
+};
+use crate::kapi::{
+    bindings as b,
+    mem::Chunk, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    error::from_err_ptr,
+    prelude::*, //
+};
+
+// The kernel must be able to reach all pages at any time.
+const _: () = assert!(usize::BITS == 64);
+
+/// Pages of a user process, pinned: they stay where they are whatever the process does.
+///
+/// Counted towards the locked memory of the process. Dropping it may sleep.
+///
+/// Pages that are contiguous in physical memory form an extent; finding an address takes
+/// time by the logarithm of the number of extents, going on from it is a step an extent.
+///
+/// # Invariants
+///
+/// - `pages` holds the pages of all extents.
+/// - The ends of the extents grow, and the last is the length of the memory.
+pub(crate) struct Umem {
+    extents: KVVec<Extent>,
+    pages: Pages,
+}
+
+/// Contiguous memory in the kernel's address space.
+#[derive(Clone, Copy)]
+struct Extent {
+    start: NonNull<u8>,
+    /// Offset of the first byte after it, counted from the start of the whole memory.
+    end: usize,
+}
+
+// SAFETY: An extent is only an address.
+unsafe impl Send for Extent {}
+
+// SAFETY: As above.
+unsafe impl Sync for Extent {}
+
+impl Umem {
+    /// Pins memory of the calling process.
+    ///
+    /// May sleep. Fails if the range is empty or wraps (`EINVAL`), is not mapped as the
+    /// access needs (`EFAULT`), or is more than the process may pin (`ENOMEM`).
+    pub(super) fn pin(device: &IbDevice, region: &UserRegion) -> Result<Self> {
+        let pages = Pages::pin(device, region)?;
+        let mut extents = KVVec::<Extent>::new();
+        let mut end = 0usize;
+        for (start, length) in pages.entries() {
+            let follows = extents.last().is_some_and(|last: &Extent| {
+                let first = extents.len().checked_sub(2).and_then(|i| extents.get(i));
+                let begin = first.map_or(0, |extent| extent.end);
+                last.start.as_ptr().wrapping_add(last.end.wrapping_sub(begin)) == start.as_ptr()
+            });
+            end = end.checked_add(length).ok_or(EOVERFLOW)?;
+            match extents.last_mut() {
+                Some(last) if follows => last.end = end,
+                _ => extents.push(Extent { start, end }, GFP_KERNEL)?,
+            }
+        }
+        if end != pages.len() {
+            return Err(EFAULT);
+        }
+        // INVARIANT: The ends grew, and the last one has just been checked.
+        Ok(Self { extents, pages })
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Returns `length` bytes from `offset` on; `None` if there are not as many.
+    ///
+    /// Any context. They may be read, and written if the memory was pinned with access to
+    /// write locally.
+    pub(crate) fn chunks(&self, offset: usize, length: usize) -> Option<Chunks<'_>> {
+        let end = offset.checked_add(length)?;
+        if end > self.len() {
+            return None;
+        }
+        let index = self.extents.partition_point(|extent| extent.end <= offset);
+        let begin = match index.checked_sub(1) {
+            Some(before) => self.extents.get(before)?.end,
+            None => 0,
+        };
+        // INVARIANT: `begin` is where `extents` starts; `offset` lies in its first extent
+        // unless nothing is left.
+        Some(Chunks {
+            extents: self.extents.get(index..)?,
+            begin,
+            offset,
+            end,
+        })
+    }
+}
+
+/// Iterator over a range of pinned memory, in [`Chunk`]s.
+///
+/// # Invariants
+///
+/// - `extents` are those that follow the offset `begin` of the pinned memory, which is
+///   borrowed for `'a`.
+/// - If `offset` is below `end` it lies in the first of them, and `end` in one of them.
+#[derive(Clone)]
+pub(crate) struct Chunks<'a> {
+    extents: &'a [Extent],
+    begin: usize,
+    offset: usize,
+    end: usize,
+}
+
+impl Chunks<'_> {
+    /// Bytes left.
+    pub(crate) fn len(&self) -> usize {
+        self.end.saturating_sub(self.offset)
+    }
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = Chunk<'a>;
+
+    fn next(&mut self) -> Option<Chunk<'a>> {
+        if self.offset >= self.end {
+            return None;
+        }
+        let (first, rest) = self.extents.split_first()?;
+        let stop = first.end.min(self.end);
+        let length = stop.checked_sub(self.offset)?;
+        let skip = self.offset.checked_sub(self.begin)?;
+        // SAFETY: `skip` is below the length of the extent, by the type invariant.
+        let start = unsafe { first.start.add(skip) };
+        // INVARIANT: What has been returned ends with the extent or the range.
+        self.offset = stop;
+        self.begin = first.end;
+        self.extents = rest;
+        // SAFETY: The pages are pinned for `'a`, by the type invariants. User space maps them,
+        // so that there is neither a reference to them nor anything to rely on.
+        Some(unsafe { Chunk::from_raw_parts(start, length) })
+    }
+}
+
+/// The pages themselves ([`struct ib_umem`]).
+///
+/// # Invariants
+///
+/// Points to an `ib_umem` that is ours to release.
+///
+/// [`struct ib_umem`]: srctree/include/rdma/ib_umem.h
+struct Pages(NonNull<b::ib_umem>);
+
+// SAFETY: Pages may be released by any thread.
+unsafe impl Send for Pages {}
+
+// SAFETY: Only immutable members are read.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn pin(device: &IbDevice, region: &UserRegion) -> Result<Self> {
+        // SAFETY: The device is alive; the core checks the range.
+        let umem = unsafe {
+            b::helpers::ib_umem_get_va(
+                device.as_raw(),
+                usize::try_from(region.start)?,
+                usize::try_from(region.length)?,
+                region.access as c_int,
+            )
+        };
+        // INVARIANT: Not an error, so ours to release.
+        Ok(Self(NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?))
+    }
+
+    /// Bytes.
+    fn len(&self) -> usize {
+        // SAFETY: Valid by the type invariant.
+        unsafe { self.0.as_ref() }.length
+    }
+
+    /// Returns the memory, in order: pages as the scatter list has them.
+    fn entries(&self) -> impl Iterator<Item = (NonNull<u8>, usize)> + '_ {
+        // SAFETY: Valid by the type invariant.
+        let umem = unsafe { self.0.as_ref() };
+        let mut entry = NonNull::new(umem.sgt_append.sgt.sgl);
+        // Whole pages were pinned.
+        let mut skip = umem.address as usize & (b::PAGE_SIZE - 1);
+        let mut left = umem.length;
+        core::iter::from_fn(move || {
+            let sg = entry.filter(|_| left != 0)?;
+            // SAFETY: The entry belongs to the list, whose pages are all mapped.
+            let start = unsafe { b::helpers::sg_virt(sg.as_ptr()) };
+            // SAFETY: As above.
+            let length = unsafe { sg.as_ref() }.length as usize;
+            // SAFETY: As above.
+            entry = NonNull::new(unsafe { b::sg_next(sg.as_ptr()) });
+
+            let skip = core::mem::take(&mut skip);
+            let length = length.checked_sub(skip)?.min(left);
+            left = left.checked_sub(length)?;
+            Some((NonNull::new(start.cast::<u8>().wrapping_add(skip))?, length))
+        })
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: Ours to release by the type invariant.
+        unsafe { b::ib_umem_release(self.0.as_ptr()) };
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The part of the send side that plans packets.
+
+use core::time::Duration;
+
+use crate::{
+    psn::Psn,
+    rc::{
+        plan::{AckRequest, RequestPlan},
+        request::{Answer, Request, SendQueue, WqeSeq},
+        requester::{Gate, Pause, Phase, Requester, Undo}, //
+    },
+    status::WcStatus,
+    time::Instant, //
+};
+
+impl Requester {
+    /// The next packets to send, at most `max_packets` of them, or `None` if there are none for
+    /// now.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_packets: u32,
+        queue: &impl SendQueue,
+    ) -> Option<RequestPlan> {
+        if self.phase == Phase::Flushing || self.pause.is_some() || max_packets == 0 {
+            return None;
+        }
+        let wqe = self.next.wqe;
+        if !wqe.is_before(self.sendable()) {
+            return None;
+        }
+        let request = queue.request(wqe);
+        let (count, ack_request) = match request.operation().answer() {
+            Answer::Acknowledge => self.plan_message(request, max_packets)?,
+            Answer::Response => self.plan_demand(request)?,
+        };
+        let from = (self.next.packet, self.next.psn);
+        let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request);
+        self.sending(now, request, &plan);
+        Some(plan)
+    }
+
+    /// Takes back the packets of the last plan from the PSN `psn` on, which the caller could not
+    /// send. They are offered again shortly, which is no retry.
+    ///
+    /// Only the call that follows [`poll_transmit`](Self::poll_transmit) has an effect.
+    pub fn unsent(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
+        let Some(undo) = self.undo.take() else {
+            return;
+        };
+        let count = psn.offset_from(undo.next.psn);
+        if count >= undo.planned {
+            return;
+        }
+        self.next = undo.next;
+        self.sent = undo.sent;
+        if count == 0 {
+            self.begun = undo.begun;
+        } else {
+            let request = queue.request(self.next.wqe);
+            self.next.advance(request, self.mtu, count);
+            self.note_sent();
+        }
+        // Without a request for an acknowledgement, which may be among what was not sent, there is
+        // none to wait for.
+        self.arm(now);
+        self.unasked = undo.unasked.saturating_add(count);
+        self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
+    }
+
+    /// The first request that nothing is sent of, for now.
+    fn sendable(&self) -> WqeSeq {
+        let end = match self.gate {
+            Gate::Open => self.tail,
+            Gate::Shut => self.begun,
+        };
+        match self.failure {
+            Some(failure) if failure.wqe.is_before(end) => failure.wqe,
+            _ => end,
+        }
+    }
+
+    /// How many packets of a SEND or WRITE to send.
+    fn plan_message(&self, request: &Request, max_packets: u32) -> Option<(u32, AckRequest)> {
+        let mtu = self.mtu;
+        let left = self.next.packets_left(request, mtu);
+        let in_flight = self.next.load.since(self.acked.load);
+        if self.is_fenced(request) {
+            return None;
+        }
+        let window = self.config.window;
+        let bytes_left = self.next.bytes_left(request, mtu);
+        let mut end = window
+            .room(in_flight, left, bytes_left, mtu)
+            .min(self.span_left())
+            .min(left)
+            .min(window.quarter(mtu).saturating_sub(self.unasked).max(1));
+        // What is sent again ends with a packet that asks whether it has arrived.
+        let again = self.sent.offset_from(self.next.psn);
+        if again != 0 {
+            end = end.min(again);
+        }
+        match end.min(max_packets) {
+            0 => None,
+            count if count == end => Some((count, AckRequest::Yes)),
+            count => Some((count, AckRequest::No)),
+        }
+    }
+
+    /// Whether to send a READ or atomic.
+    fn plan_demand(&mut self, request: &Request) -> Option<(u32, AckRequest)> {
+        if self.config.max_rd_atomic == 0 {
+            self.fail(self.next.wqe, WcStatus::LocalQpOperation);
+            return None;
+        }
+        let in_flight = self.next.load.since(self.acked.load).responses;
+        let may_begin = in_flight < u32::from(self.config.max_rd_atomic)
+            && !self.is_fenced(request)
+            && self.next.packets_left(request, self.mtu) <= self.span_left();
+        may_begin.then_some((1, AckRequest::Yes))
+    }
+
+    /// Whether the request waits for READs and atomics ahead of it.
+    fn is_fenced(&self, request: &Request) -> bool {
+        request.flags().fence && self.next.load.since(self.acked.load).responses != 0
+    }
+
+    /// PSNs that may be used before some are acknowledged.
+    fn span_left(&self) -> u32 {
+        MAX_SPAN.saturating_sub(self.next.psn.offset_from(self.acked.psn))
+    }
+
+    /// Takes note that `plan` is being sent.
+    fn sending(&mut self, now: Instant, request: &Request, plan: &RequestPlan) {
+        self.undo = Some(Undo {
+            next: self.next,
+            sent: self.sent,
+            begun: self.begun,
+            unasked: self.unasked,
+            planned: plan.count(),
+        });
+        if self.next.wqe == self.begun {
+            self.begun = self.begun.next();
+        }
+        let psns = match request.operation().answer() {
+            Answer::Acknowledge => plan.count(),
+            Answer::Response => self.next.packets_left(request, self.mtu),
+        };
+        self.next.advance(request, self.mtu, psns);
+        self.note_sent();
+        self.unasked = match plan.ack_request() {
+            AckRequest::Yes => 0,
+            AckRequest::No => self.unasked.saturating_add(plan.count()),
+        };
+        if self.ack_deadline.is_none() {
+            self.arm(now);
+        }
+    }
+
+    /// Raises `sent` to `next`.
+    fn note_sent(&mut self) {
+        let sent = self.sent.offset_from(self.acked.psn);
+        if self.next.psn.offset_from(self.acked.psn) > sent {
+            self.sent = self.next.psn;
+        }
+    }
+}
+
+/// PSNs from the oldest unacknowledged packet to the last one sent: no more than a responder that
+/// has got them all still takes for duplicates.
+const MAX_SPAN: u32 = 1 << 23;
+
+/// How soon to try again to send what could not be sent.
+const UNSENT_DELAY: Duration = Duration::from_micros(100);

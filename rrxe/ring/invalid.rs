@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work requests that make no sense.
+
+use rrxe_proto::status::WcStatus;
+
+/// Why a work request cannot be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidWqe {
+    /// No such operation, or not one of this service, or not one for user space.
+    Unsupported,
+    /// No such flag.
+    UnknownFlags,
+    /// The operation takes no inline data.
+    Inline,
+    /// More inline data than the queue has room for.
+    InlineLength,
+    /// More gather or scatter elements than the queue has room for.
+    TooManySges,
+    /// The elements do not add up to the length that is given.
+    LengthMismatch,
+    /// Longer than any message, or an atomic with less than eight bytes of room.
+    Length,
+}
+
+impl InvalidWqe {
+    /// What the request completes with.
+    pub(crate) const fn status(self) -> WcStatus {
+        match self {
+            Self::Unsupported | Self::UnknownFlags | Self::Inline | Self::TooManySges => {
+                WcStatus::LocalQpOperation
+            }
+            Self::InlineLength | Self::LengthMismatch | Self::Length => WcStatus::LocalLength,
+        }
+    }
+}

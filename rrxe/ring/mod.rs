@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queues shared with user space.
+//!
+//! User space is hostile: all it can put into this memory is bytes, at any time. What is read is
+//! read once, into private memory, and validated there as a whole. Indices are masked. What the
+//! kernel itself needs to remember is private, the copies in shared memory are for user space to
+//! read.
+//!
+//! - [`abi`] has the layouts, [`index`] the sizes and the index arithmetic.
+//! - [`element`], [`send_wqe`], [`receive_wqe`] read and validate what user space posted. They
+//!   depend on neither the kernel nor shared memory; the host tests compile them too.
+//! - [`shared`] is a ring's memory; [`send`], [`receive`], [`completion`] are the three uses of it.
+
+pub(crate) mod abi;
+mod completion;
+pub(crate) mod element;
+pub(crate) mod index;
+mod invalid;
+mod receive;
+mod receive_wqe;
+mod send;
+mod send_wqe;
+mod shared;
+
+pub(crate) use self::{
+    abi::{
+        MmInfo,
+        Sge, //
+    },
+    completion::{
+        CompletionRing,
+        Datagram,
+        Wc,
+        WcExtra, //
+    },
+    invalid::InvalidWqe,
+    receive::{
+        ReceiveCaps,
+        ReceiveRing,
+        Take, //
+    },
+    receive_wqe::{
+        ReceiveWqe,
+        MAX_RECEIVE_SGE, //
+    },
+    send::{
+        Fetched,
+        SendCaps,
+        SendRing,
+        MAX_INLINE,
+        MAX_SEND_SGE, //
+    },
+    send_wqe::{
+        LocalData,
+        SendRules,
+        SendWqe,
+        Signalling, //
+    },
+};

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receive queue, shared or not: user space produces, the kernel consumes.
+//!
+//! User space makes no system call when it posts a receive, so whoever needs one looks.
+
+use kernel::prelude::*;
+
+use crate::kapi::rdma::Udata;
+
+use super::{
+    abi::{
+        self,
+        MmInfo,
+        Sge, //
+    },
+    index::Geometry,
+    receive_wqe::{
+        ReceiveWqe,
+        MAX_RECEIVE_SGE, //
+    },
+    shared::SharedRing,
+    InvalidWqe, //
+};
+
+/// Size of a receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReceiveCaps {
+    /// Requests that are posted and not taken.
+    pub(crate) max_wr: u32,
+    /// Scatter elements of a request.
+    pub(crate) max_sge: u32,
+}
+
+/// A receive queue in memory shared with user space.
+pub(crate) struct ReceiveRing {
+    ring: SharedRing,
+    max_sge: u32,
+    /// Index of the next request to take.
+    consumer: u32,
+}
+
+/// What there was to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// Nothing.
+    Empty,
+    /// A request.
+    Taken,
+    /// A request that makes no sense. It has its name, and completes with the error's status.
+    Invalid(InvalidWqe),
+}
+
+impl ReceiveRing {
+    /// Makes a queue for at least `caps`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it would be larger than any queue may be; `ENOMEM`.
+    pub(crate) fn new(caps: ReceiveCaps) -> Result<Self> {
+        let sges = caps.max_sge as usize;
+        if sges > MAX_RECEIVE_SGE {
+            return Err(EINVAL);
+        }
+        let element = size_of::<abi::ReceiveWqe>().wrapping_add(sges.wrapping_mul(size_of::<Sge>()));
+        let geometry = Geometry::new(caps.max_wr, element).ok_or(EINVAL)?;
+        Ok(Self {
+            ring: SharedRing::new(geometry)?,
+            max_sge: caps.max_sge,
+            consumer: 0,
+        })
+    }
+
+    /// What the queue really holds: at least what was asked for.
+    pub(crate) fn caps(&self) -> ReceiveCaps {
+        ReceiveCaps {
+            max_wr: self.ring.geometry().capacity(),
+            max_sge: self.max_sge,
+        }
+    }
+
+    /// Lets the calling process map the queue, and gives what its library needs to do so. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Udata::share`].
+    pub(crate) fn share(&self, udata: &mut Udata<'_>) -> Result<MmInfo> {
+        self.ring.share(udata)
+    }
+
+    /// Takes the next posted request to `wqe`, private memory of the caller, and gives its slot
+    /// back to user space. Leaves `wqe` alone if there is none.
+    ///
+    /// User space can post as fast as requests are taken: who takes them in a loop, as to flush
+    /// the queue, must bound the loop.
+    pub(crate) fn take(&mut self, wqe: &mut ReceiveWqe) -> Take {
+        if self.posted() == 0 {
+            return Take::Empty;
+        }
+        let loaded = wqe.load(&self.ring.slot(self.consumer), self.max_sge);
+        self.consumer = self.ring.geometry().masked(self.consumer.wrapping_add(1));
+        self.ring.publish_consumer(self.consumer);
+        match loaded {
+            Ok(()) => Take::Taken,
+            Err(invalid) => Take::Invalid(invalid),
+        }
+    }
+
+    /// How many requests are posted, as far as is known now: at most the queue's capacity.
+    pub(crate) fn posted(&self) -> u32 {
+        let geometry = self.ring.geometry();
+        geometry.distance(self.consumer, self.ring.producer())
+    }
+
+    /// Drops all that is posted: the queue pair is reset.
+    pub(crate) fn clear(&mut self) {
+        self.consumer = self.ring.producer();
+        self.ring.publish_consumer(self.consumer);
+    }
+}

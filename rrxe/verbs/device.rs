@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The device: what all its objects share.
+
+use super::{
+    ah::Av,
+    limits,
+    Provider, //
+};
+use crate::{
+    datapath::{
+        attachment::Attachment,
+        node::Node,
+        region::PdId, //
+    },
+    kapi::{
+        net::NetDevice,
+        random,
+        rdma::{
+            self,
+            CoreCaps,
+            DeviceAttr,
+            DeviceCaps,
+            PortLimits, //
+        },
+        sync::RcuTable, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc, //
+    },
+};
+use rrxe_proto::{
+    Pkey,
+    PathMtu, //
+};
+
+/// Bytes of headers and trailer around the payload of the packet that has most of them: a
+/// WRITE with immediate data over IPv6.
+const OVERHEAD: u32 = 40 + 8 + 12 + 16 + 4 + 4;
+
+/// What all objects of a device share. Objects keep it alive; it may outlive the device that
+/// the RDMA core knows.
+#[pin_data]
+pub(crate) struct Device {
+    /// Dropped first: then no packet comes in any more.
+    _attachment: Attachment,
+    /// What the packet path knows of the device.
+    node: Arc<Node>,
+    /// Address vectors, by the number of their handle, that work requests name.
+    #[pin]
+    pub(crate) avs: RcuTable<Av>,
+    /// Number of the next protection domain.
+    next_pd: Atomic<u64>,
+}
+
+impl Device {
+    /// Makes the shared part of a device.
+    pub(super) fn new(netdev: &NetDevice) -> Result<Arc<Self>> {
+        // A key of an earlier life of the device shall not fit.
+        let first_key = u32::from_ne_bytes(random::bytes()) % limits::MAX_MR;
+        let node = Node::new(netdev.into(), first_key)?;
+        let attachment = Attachment::new(node.clone(), netdev)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                _attachment: attachment,
+                node,
+                avs <- RcuTable::new(1),
+                next_pd: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What the packet path knows of the device.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// Returns a number that no protection domain of the device has had before.
+    pub(super) fn number_pd(&self) -> PdId {
+        PdId::new(self.next_pd.fetch_add(1, Relaxed))
+    }
+}
+
+impl rdma::ProviderDevice<Provider> for Device {
+    // Queue pair 1 is what the connection manager needs besides `ROCE_V2_CM`.
+    const CORE_CAPS: CoreCaps = CoreCaps::ROCE_V2;
+    const GIDS: u32 = limits::GIDS;
+    const PKEYS: &'static [u16] = &[Pkey::DEFAULT.0];
+
+    fn attributes(&self) -> DeviceAttr {
+        DeviceAttr {
+            vendor_id: limits::VENDOR_ID,
+            max_mr_size: limits::MAX_MR_SIZE,
+            // Pages of any size from 4 KiB to 2 GiB.
+            page_size_cap: 0xffff_f000,
+            caps: DeviceCaps::PORT_ACTIVE_EVENT
+                .union(DeviceCaps::SYS_IMAGE_GUID)
+                .union(DeviceCaps::RC_RNR_NAK),
+            max_qp: limits::MAX_QP,
+            max_qp_wr: limits::MAX_QP_WR,
+            max_send_sge: limits::MAX_SGE,
+            max_recv_sge: limits::MAX_SGE,
+            max_sge_rd: limits::MAX_SGE,
+            max_cq: limits::MAX_CQ,
+            max_cqe: limits::MAX_CQE,
+            max_mr: limits::MAX_MR,
+            max_pd: limits::MAX_PD,
+            max_ah: limits::MAX_AH,
+            max_qp_rd_atom: limits::MAX_RD_ATOMIC,
+            max_qp_init_rd_atom: limits::MAX_RD_ATOMIC,
+            max_res_rd_atom: limits::MAX_QP.saturating_mul(limits::MAX_RD_ATOMIC),
+            atomics: true,
+            local_ack_delay: limits::ACK_DELAY,
+        }
+    }
+
+    fn port_limits(&self) -> PortLimits {
+        PortLimits {
+            max_mtu: PathMtu::Mtu4096.to_ib(),
+            max_message: limits::MAX_MESSAGE,
+        }
+    }
+
+    fn active_mtu(&self, netdev: &NetDevice) -> u32 {
+        active_mtu(netdev).to_ib()
+    }
+}
+
+/// The largest path MTU whose packets fit through `netdev`.
+pub(super) fn active_mtu(netdev: &NetDevice) -> PathMtu {
+    let room = netdev.mtu().saturating_sub(OVERHEAD);
+    // If there is no room even for the smallest, IP fragments its packets.
+    PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256)
+}

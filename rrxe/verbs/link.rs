@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Making devices (`rdma link add NAME type rrxe netdev NETDEV`), and unmaking them when
+//! their netdev goes away.
+//!
+//! A netdev has one device at most. Any netdev that IP packets can be sent by will do, the
+//! loopback device included, but a VLAN: the device of the netdev below has its addresses.
+
+use super::{
+    Device,
+    Provider, //
+};
+use crate::kapi::{
+    module,
+    net::{
+        NetDevice,
+        NetDeviceEvents, //
+    },
+    random,
+    rdma::{
+        self,
+        DeviceSpec,
+        Registered, //
+    },
+};
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
+
+/// The C driver, which has the same driver number and takes our devices for its own.
+pub(crate) const RIVAL: &CStr = c"rdma_rxe";
+
+/// The link type `rrxe`.
+pub(crate) struct Link;
+
+impl rdma::Link<Provider> for Link {
+    fn add(name: &CStr, netdev: &NetDevice) -> Result {
+        if module::is_loaded(RIVAL, &crate::THIS_MODULE) {
+            pr_err!("{}: unload {} first\n", name, RIVAL);
+            return Err(EBUSY);
+        }
+        if netdev.vlan_lower().is_some() {
+            pr_err!("{}: a VLAN has no device, use the netdev below\n", name);
+            return Err(EPERM);
+        }
+        let spec = DeviceSpec {
+            name,
+            description: c"rrxe",
+            netdev,
+            node_guid: node_guid(netdev.mac()),
+            vectors: cpus(),
+        };
+        rdma::register::<Provider>(&spec, Device::new(netdev)?)
+    }
+}
+
+/// Makes a GUID of an Ethernet address, or of nothing if the netdev has none.
+fn node_guid(mac: [u8; 6]) -> [u8; 8] {
+    // Bits of the first byte of an address: for a group, and not from a manufacturer's range.
+    const GROUP: u8 = 1;
+    const LOCAL: u8 = 2;
+
+    let [a, b, c, d, e, f] = if mac == [0; 6] {
+        let [first, rest @ ..]: [u8; 6] = random::bytes();
+        let [b, c, d, e, f] = rest;
+        [(first & !GROUP) | LOCAL, b, c, d, e, f]
+    } else {
+        mac
+    };
+    [a ^ LOCAL, b, c, 0xff, 0xfe, d, e, f]
+}
+
+/// Completion vectors of a device: one for each CPU there may be.
+fn cpus() -> u32 {
+    kernel::cpu::nr_cpu_ids()
+}
+
+/// What happens to netdevs, as far as it concerns devices.
+///
+/// The RDMA core itself follows their addresses and, for the events of the port, their state.
+pub(crate) struct NetdevWatch;
+
+impl NetDeviceEvents for NetdevWatch {
+    fn unregister(&self, netdev: &NetDevice) {
+        if let Some(device) = Registered::<Provider>::find(netdev) {
+            device.unregister_queued();
+        }
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The verbs objects: what user space makes, asks and destroys through the RDMA core.
+//!
+//! One file an object. What they do in the long run, sending and receiving, is the business
+//! of `datapath`.
+
+mod ah;
+mod context;
+mod cq;
+mod device;
+mod link;
+mod mr;
+mod pd;
+mod qp;
+mod qp_attributes;
+
+pub(crate) mod limits;
+
+pub(crate) use self::{
+    ah::Av,
+    cq::{
+        Cq,
+        Overrun, //
+    },
+    device::Device,
+    link::{
+        NetdevWatch,
+        RIVAL, //
+    },
+    pd::Pd,
+};
+
+use crate::kapi::rdma;
+use kernel::prelude::*;
+
+/// The provider: which type stands behind which object.
+pub(crate) struct Provider;
+
+static LINK: rdma::LinkOps = rdma::LinkOps::new::<Provider>(c"rrxe");
+
+impl rdma::Provider for Provider {
+    // By these two librxe takes our devices for its own.
+    const DRIVER_ID: u32 = rdma::DRIVER_RXE;
+    const ABI_VERSION: u32 = 2;
+
+    type Device = Device;
+    type Context = context::Context;
+    type Pd = Pd;
+    type Ah = ah::Ah;
+    type Cq = cq::Cq;
+    type Qp = qp::QueuePair;
+    type Mr = mr::Registration;
+    type Link = link::Link;
+
+    fn module() -> &'static ThisModule {
+        &crate::THIS_MODULE
+    }
+
+    fn link_ops() -> &'static rdma::LinkOps {
+        &LINK
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions.
+
+use super::{
+    limits,
+    Device,
+    Provider, //
+};
+use crate::{
+    datapath::region::Mr,
+    kapi::{
+        error::eopnotsupp,
+        random,
+        rdma::{
+            self,
+            UserRegion, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rrxe_proto::{
+    Access,
+    Key, //
+};
+
+/// Rights that regions know of. Windows and paging on demand are not there yet.
+const RIGHTS: Access = Access::from_bits(
+    Access::LOCAL_WRITE.bits()
+        | Access::REMOTE_WRITE.bits()
+        | Access::REMOTE_READ.bits()
+        | Access::REMOTE_ATOMIC.bits()
+        | Access::OPTIONAL.bits(),
+);
+
+/// The registration of an [`Mr`]: ends its being found.
+pub(crate) struct Registration {
+    device: Arc<Device>,
+    key: Key,
+}
+
+impl rdma::MemoryRegion<Provider> for Registration {
+    fn register(pd: &rdma::Pd<Provider>, region: &UserRegion) -> Result<Self> {
+        let access = Access::from_bits(region.access);
+        if !RIGHTS.contains(access) {
+            return Err(eopnotsupp());
+        }
+        // The last byte has an address as well.
+        region
+            .length
+            .checked_sub(1)
+            .and_then(|last| region.iova.checked_add(last))
+            .ok_or(EINVAL)?;
+        let memory = region.pin(pd)?;
+
+        let device = pd.device().data().clone();
+        let reservation = device.node().mrs().reserve(limits::MR_INDICES, GFP_KERNEL)?;
+        // The index comes again some day; this makes it unlikely that a stale key fits then.
+        let [tag] = random::bytes();
+        let key = Key(reservation.id() << 8 | u32::from(tag));
+        let mr = Arc::new(
+            Mr::new(key, pd.id(), access, region.iova, memory),
+            GFP_KERNEL,
+        )?;
+        reservation.publish(mr);
+        Ok(Self { device, key })
+    }
+
+    fn lkey(&self) -> u32 {
+        self.key.0
+    }
+
+    fn rkey(&self) -> u32 {
+        self.key.0
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // Waits until no one uses what he found, then lets go of the pages.
+        self.device.node().mrs().remove(self.key.index());
+    }
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs: creation, states and attributes.
+//!
+//! What a queue pair does with packets is in [`crate::datapath`]. Here is what `ibv_create_qp`,
+//! `ibv_modify_qp` and `ibv_query_qp` do to it.
+
+use super::{
+    limits,
+    qp_attributes::Attributes,
+    Provider, //
+};
+use crate::{
+    datapath::{
+        node::Node,
+        peer::Peer,
+        qp::Qp,
+        respond::ReceiveSide,
+        send::SendSide, //
+    },
+    kapi::{
+        error::eopnotsupp,
+        rdma::{
+            self,
+            Pd,
+            QpAttr,
+            QpCaps,
+            QpInit,
+            QpModify,
+            QpType,
+            Udata, //
+        },
+    },
+    ring::{
+        MmInfo,
+        ReceiveCaps,
+        ReceiveRing,
+        SendCaps,
+        SendRing,
+        Signalling, //
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+use rrxe_proto::{
+    opcode::Transport,
+    rc::Saved,
+    state::{
+        check_current,
+        check_transition,
+        QpState,
+        Service, //
+    },
+    Qpn, //
+};
+use zerocopy_derive::{
+    Immutable,
+    IntoBytes, //
+};
+
+/// A queue pair.
+pub(crate) struct QueuePair {
+    qp: Arc<Qp>,
+    node: Arc<Node>,
+    caps: QpCaps,
+    /// Whether requests may be posted to the send queue.
+    may_send: Atomic<bool>,
+    /// State and attributes; held for as long as they change.
+    control: Pin<KBox<Mutex<Control>>>,
+}
+
+/// State and attributes of a queue pair.
+#[derive(Clone, Debug)]
+struct Control {
+    /// The state it was last put in. It may have failed since.
+    state: QpState,
+    attributes: Attributes,
+}
+
+/// Tells the user library how to map the queues.
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct CreateResponse {
+    receive: MmInfo,
+    send: MmInfo,
+}
+
+impl rdma::QueuePair<Provider> for QueuePair {
+    fn create(
+        pd: &Pd<Provider>,
+        init: &mut QpInit<'_, Provider>,
+        events: rdma::QpEvents,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Self> {
+        if init.qp_type() != QpType::Rc || init.create_flags() != 0 || init.has_srq() {
+            return Err(eopnotsupp());
+        }
+        // Users in the kernel post by calls, for which there are no queues yet.
+        let udata = udata.ok_or(eopnotsupp())?;
+        udata.expect_response::<CreateResponse>()?;
+
+        let caps = init.caps();
+        check(&caps)?;
+        let signalling = if init.signal_all() {
+            Signalling::All
+        } else {
+            Signalling::Requested
+        };
+        let send_caps = SendCaps {
+            max_wr: caps.max_send_wr,
+            max_sge: caps.max_send_sge,
+            max_inline: caps.max_inline_data,
+        };
+        let receive_caps = ReceiveCaps {
+            max_wr: caps.max_recv_wr,
+            max_sge: caps.max_recv_sge,
+        };
+        let send = SendRing::new(send_caps, Transport::Rc, signalling)?;
+        let receive = ReceiveRing::new(receive_caps)?;
+        let caps = QpCaps {
+            max_send_wr: send.caps().max_wr,
+            max_send_sge: send.caps().max_sge,
+            max_inline_data: send.caps().max_inline,
+            max_recv_wr: receive.caps().max_wr,
+            max_recv_sge: receive.caps().max_sge,
+        };
+        let response = CreateResponse {
+            receive: receive.share(udata)?,
+            send: send.share(udata)?,
+        };
+        udata.respond(&response)?;
+
+        let control = KBox::pin_init(
+            new_mutex!(Control {
+                state: QpState::Reset,
+                attributes: Attributes::default(),
+            }),
+            GFP_KERNEL,
+        )?;
+        let node = pd.device().data().node().clone();
+        let send = SendSide::new(send, (**init.send_cq()?).clone());
+        let receive = ReceiveSide::new(receive, (**init.recv_cq()?).clone());
+        let place = node.qps().reserve(limits::QPNS, GFP_KERNEL)?;
+        let qpn = Qpn::new(place.id()).ok_or(ENOSPC)?;
+        let qp = Qp::new(qpn, pd.id(), node.clone(), events, send, receive)?;
+        place.publish(qp.clone());
+
+        init.set_caps(caps);
+        Ok(Self {
+            qp,
+            node,
+            caps,
+            may_send: Atomic::new(false),
+            control,
+        })
+    }
+
+    fn number(&self) -> u32 {
+        self.qp.qpn().get()
+    }
+
+    fn modify(&self, change: &QpModify<'_>) -> Result {
+        let mut control = self.control.lock();
+        let from = self.state(&control);
+        if let Some(believed) = change.current_state() {
+            let believed = QpState::from_ib(believed).ok_or(EINVAL)?;
+            check_current(from, believed).map_err(|_| EINVAL)?;
+        }
+        let to = change
+            .state()
+            .map_or(Some(from), QpState::from_ib)
+            .ok_or(EINVAL)?;
+        let mask = rrxe_proto::state::AttrMask::from_bits(change.mask());
+        check_transition(Service::Rc, from, to, mask).map_err(|_| EINVAL)?;
+
+        let attributes = match to {
+            QpState::Reset => Attributes::default(),
+            _ => control.attributes.changed(change, self.node.netdev())?,
+        };
+        self.go(from, to, &attributes, change)?;
+        *control = Control {
+            state: to,
+            attributes,
+        };
+        Ok(())
+    }
+
+    fn query(&self, attr: &mut QpAttr, _mask: u32) -> Result<QpCaps> {
+        let control = self.control.lock();
+        let state = self.state(&control);
+        control.attributes.report(attr);
+        attr.set_state(state.to_ib())
+            .set_draining(state == QpState::Sqd && self.qp.update_send(|side| side.is_draining()));
+        Ok(self.caps)
+    }
+
+    fn doorbell(&self) -> Result {
+        if !self.may_send.load(Relaxed) {
+            return Err(EINVAL);
+        }
+        self.qp.ring_doorbell();
+        Ok(())
+    }
+
+    fn destroy(self) {
+        self.node.qps().remove(self.qp.qpn().get());
+    }
+}
+
+impl QueuePair {
+    /// The state it is in.
+    fn state(&self, control: &Control) -> QpState {
+        if self.qp.has_failed() {
+            return QpState::Error;
+        }
+        control.state
+    }
+
+    /// Goes from one state to another, or fails and changes nothing.
+    fn go(
+        &self,
+        from: QpState,
+        to: QpState,
+        attributes: &Attributes,
+        change: &QpModify<'_>,
+    ) -> Result {
+        match (from, to) {
+            (_, QpState::Reset) => {
+                self.may_send.store(false, Relaxed);
+                self.qp.update_send(SendSide::reset);
+                self.qp.update_receive(ReceiveSide::reset);
+                self.qp.forgive();
+            }
+            (_, QpState::Error) => {
+                self.may_send.store(true, Relaxed);
+                self.qp.fail();
+                self.qp.update_receive(ReceiveSide::enter_error);
+                self.qp.update_send(SendSide::enter_error);
+            }
+            (QpState::Init, QpState::Rtr) => {
+                self.qp.announce_first_packet(true);
+                self.start_receiving(attributes)?;
+            }
+            (QpState::Rtr, QpState::Rts) => {
+                self.qp.announce_first_packet(false);
+                self.qp.update_receive(|side| side.configure(attributes.receive_config()));
+                self.may_send.store(true, Relaxed);
+                self.start_sending(attributes)?;
+            }
+            (QpState::Rts | QpState::Sqd, _) => self.change_running(from, to, attributes, change)?,
+            // There is nothing that runs yet.
+            _ => (),
+        }
+        Ok(())
+    }
+
+    fn start_receiving(&self, attributes: &Attributes) -> Result {
+        let places = usize::from(attributes.max_dest_rd_atomic).max(1);
+        let saved = KVec::from_elem(Saved::EMPTY, places, GFP_KERNEL)?;
+        let peer = self.peer(attributes)?;
+        self.qp.update_receive(|side| {
+            side.start(
+                peer,
+                attributes.path_mtu,
+                attributes.rq_psn,
+                attributes.receive_config(),
+                saved,
+            );
+        });
+        Ok(())
+    }
+
+    fn start_sending(&self, attributes: &Attributes) -> Result {
+        let peer = self.peer(attributes)?;
+        self.qp.update_send(|side| {
+            side.start(
+                peer,
+                attributes.path_mtu,
+                attributes.sq_psn,
+                attributes.send_config(),
+            );
+        });
+        Ok(())
+    }
+
+    /// Changes what may be changed while both sides run.
+    fn change_running(
+        &self,
+        from: QpState,
+        to: QpState,
+        attributes: &Attributes,
+        change: &QpModify<'_>,
+    ) -> Result {
+        let saved = change
+            .max_dest_rd_atomic()
+            .map(|places| KVec::from_elem(Saved::EMPTY, places.max(1).into(), GFP_KERNEL))
+            .transpose()?;
+        let peers = change
+            .path()
+            .map(|_| Ok::<_, Error>((self.peer(attributes)?, self.peer(attributes)?)))
+            .transpose()?;
+        let (peer_of_send, peer_of_receive) = peers.unzip();
+        self.qp.update_receive(|side| {
+            side.configure(attributes.receive_config());
+            if let Some(saved) = saved {
+                side.enlarge_saved(saved);
+            }
+            if let Some(peer) = peer_of_receive {
+                side.redirect(peer);
+            }
+        });
+        self.qp.update_send(|side| {
+            side.configure(attributes.send_config());
+            if let Some(peer) = peer_of_send {
+                side.redirect(peer);
+            }
+            match (from, to) {
+                (QpState::Rts, QpState::Sqd) => side.drain(attributes.notify_drained),
+                (QpState::Sqd, QpState::Rts) => side.resume(),
+                _ => (),
+            }
+        });
+        Ok(())
+    }
+
+    fn peer(&self, attributes: &Attributes) -> Result<Peer> {
+        let path = attributes.path.as_ref().ok_or(EINVAL)?;
+        Ok(Peer::new(
+            self.qp.qpn(),
+            attributes.dest_qpn,
+            &path.network_path()?,
+        ))
+    }
+}
+
+/// Fails with `EINVAL` if more is asked for than there may be.
+fn check(caps: &QpCaps) -> Result {
+    let fits = caps.max_send_wr <= limits::MAX_QP_WR
+        && caps.max_recv_wr <= limits::MAX_QP_WR
+        && caps.max_send_sge <= limits::MAX_SGE
+        && caps.max_recv_sge <= limits::MAX_SGE
+        && caps.max_inline_data <= limits::MAX_INLINE;
+    if !fits {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
