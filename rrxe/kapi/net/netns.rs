@@ -32,6 +32,9 @@ unsafe impl AlwaysRefCounted for Net {
         unsafe { b::helpers::get_net(self.as_ptr()) };
     }
 
+    /// # Safety
+    ///
+    /// As [`AlwaysRefCounted::dec_ref`] says.
     unsafe fn dec_ref(obj: NonNull<Self>) {
         // SAFETY: The caller owns a count.
         unsafe { b::helpers::put_net(obj.as_ptr().cast()) };

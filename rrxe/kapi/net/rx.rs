@@ -343,6 +343,9 @@ unsafe impl Packet for RxPacket {
         self.skb
     }
 
+    /// # Safety
+    ///
+    /// As [`Packet::from_skb`] says.
     #[inline]
     unsafe fn from_skb(skb: Skb) -> Self {
         // INVARIANT: The buffer was that of an `RxPacket`.
