@@ -50,7 +50,6 @@ impl Exclusion {
             other,
             // INVARIANT: Registered when this succeeds.
             block <- Opaque::try_ffi_init(|slot: *mut b::notifier_block| {
-                // Looked at again below: first no new one gets in, then there is none.
                 let block = b::notifier_block {
                     notifier_call: Some(Self::call),
                     next: ptr::null_mut(),
@@ -60,6 +59,7 @@ impl Exclusion {
                 unsafe { slot.write(block) };
                 // SAFETY: The block is initialized, pinned, and unregistered before its drop.
                 to_result(unsafe { b::register_module_notifier(slot) })?;
+                // From here on it does not get in, so it is enough to look once.
                 if is_loaded(other, module) {
                     // SAFETY: Just registered.
                     unsafe { b::unregister_module_notifier(slot) };

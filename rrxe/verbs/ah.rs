@@ -25,8 +25,10 @@ use zerocopy_derive::Immutable;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Av {
     /// The path as the consumer gave it.
+    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) path: RocePath,
     /// Source and destination.
+    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) addresses: Addresses,
 }
 
@@ -65,11 +67,7 @@ struct CreateAhResponse {
 }
 
 impl rdma::AddressHandle<Provider> for Ah {
-    fn create(
-        pd: &rdma::Pd<Provider>,
-        attr: &AhAttr,
-        udata: &mut rdma::Udata<'_>,
-    ) -> Result<Self> {
+    fn create(pd: &rdma::Pd<Provider>, attr: &AhAttr, udata: &mut rdma::Udata<'_>) -> Result<Self> {
         udata.expect_response::<CreateAhResponse>()?;
         let av = Arc::new(Av::read(attr)?, GFP_KERNEL)?;
         let device = pd.device().data().clone();

@@ -37,8 +37,8 @@ use kernel::{
     },
 };
 use rrxe_proto::{
-    Pkey,
     PathMtu, //
+    Pkey,
 };
 
 /// Bytes of headers and trailer around the payload of the packet that has most of them: a

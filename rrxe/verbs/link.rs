@@ -78,13 +78,31 @@ fn cpus() -> u32 {
 
 /// What happens to netdevs, as far as it concerns devices.
 ///
-/// The RDMA core itself follows their addresses and, for the events of the port, their state.
+/// The RDMA core itself follows their addresses. A change of their MTU is seen by whoever asks.
 pub(crate) struct NetdevWatch;
 
 impl NetDeviceEvents for NetdevWatch {
+    fn up(&self, netdev: &NetDevice) {
+        report_state(netdev);
+    }
+
+    fn down(&self, netdev: &NetDevice) {
+        report_state(netdev);
+    }
+
+    fn change(&self, netdev: &NetDevice) {
+        report_state(netdev);
+    }
+
     fn unregister(&self, netdev: &NetDevice) {
         if let Some(device) = Registered::<Provider>::find(netdev) {
             device.unregister_queued();
         }
+    }
+}
+
+fn report_state(netdev: &NetDevice) {
+    if let Some(device) = Registered::<Provider>::find(netdev) {
+        device.report_state(netdev);
     }
 }

@@ -18,7 +18,6 @@ mod qp_attributes;
 pub(crate) mod limits;
 
 pub(crate) use self::{
-    ah::Av,
     cq::{
         Cq,
         Overrun, //

@@ -57,7 +57,10 @@ impl rdma::MemoryRegion<Provider> for Registration {
         let memory = region.pin(pd)?;
 
         let device = pd.device().data().clone();
-        let reservation = device.node().mrs().reserve(limits::MR_INDICES, GFP_KERNEL)?;
+        let reservation = device
+            .node()
+            .mrs()
+            .reserve(limits::MR_INDICES, GFP_KERNEL)?;
         // The index comes again some day; this makes it unlikely that a stale key fits then.
         let [tag] = random::bytes();
         let key = Key(reservation.id() << 8 | u32::from(tag));

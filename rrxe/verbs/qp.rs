@@ -253,11 +253,14 @@ impl QueuePair {
             }
             (QpState::Rtr, QpState::Rts) => {
                 self.qp.announce_first_packet(false);
-                self.qp.update_receive(|side| side.configure(attributes.receive_config()));
+                self.qp
+                    .update_receive(|side| side.configure(attributes.receive_config()));
                 self.may_send.store(true, Relaxed);
                 self.start_sending(attributes)?;
             }
-            (QpState::Rts | QpState::Sqd, _) => self.change_running(from, to, attributes, change)?,
+            (QpState::Rts | QpState::Sqd, _) => {
+                self.change_running(from, to, attributes, change)?
+            }
             // There is nothing that runs yet.
             _ => (),
         }

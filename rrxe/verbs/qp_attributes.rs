@@ -114,15 +114,30 @@ impl Attributes {
         let mut new = self.clone();
         set(&mut new.access, change.access().map(valid(known)))?;
         set(&mut new.port, change.port().map(Ok))?;
-        set(&mut new.path, change.path().map(|path| PathTo::new(path).map(Some)))?;
-        set(&mut new.path_mtu, change.path_mtu().map(|mtu| fitting(mtu, netdev)))?;
+        set(
+            &mut new.path,
+            change.path().map(|path| PathTo::new(path).map(Some)),
+        )?;
+        set(
+            &mut new.path_mtu,
+            change.path_mtu().map(|mtu| fitting(mtu, netdev)),
+        )?;
         set(&mut new.dest_qpn, change.dest_qp_num().map(valid(Qpn::new)))?;
         set(&mut new.rq_psn, change.rq_psn().map(valid(Psn::new)))?;
         set(&mut new.sq_psn, change.sq_psn().map(valid(Psn::new)))?;
-        set(&mut new.timeout, change.timeout().map(valid(AckTimeout::new)))?;
-        set(&mut new.retry_count, change.retry_count().map(up_to(MAX_RETRY)))?;
+        set(
+            &mut new.timeout,
+            change.timeout().map(valid(AckTimeout::new)),
+        )?;
+        set(
+            &mut new.retry_count,
+            change.retry_count().map(up_to(MAX_RETRY)),
+        )?;
         set(&mut new.rnr_retry, change.rnr_retry().map(up_to(MAX_RETRY)))?;
-        set(&mut new.min_rnr_timer, change.min_rnr_timer().map(valid(RnrTimer::new)))?;
+        set(
+            &mut new.min_rnr_timer,
+            change.min_rnr_timer().map(valid(RnrTimer::new)),
+        )?;
         set(
             &mut new.max_rd_atomic,
             change.max_rd_atomic().map(up_to(MAX_RD_ATOMIC)),

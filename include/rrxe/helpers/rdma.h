@@ -41,11 +41,6 @@ __rust_helper void *rust_helper_sg_virt(struct scatterlist *sg)
 	return sg_virt(sg);
 }
 
-__rust_helper unsigned int rust_helper_ib_device_refcount(struct ib_device *device)
-{
-	return refcount_read(&device->refcount);
-}
-
 __rust_helper bool rust_helper_netdev_is_registered(struct net_device *dev)
 {
 	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;

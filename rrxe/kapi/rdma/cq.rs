@@ -35,8 +35,6 @@ use kernel::{
 pub(crate) struct CqInit {
     /// Completions that must fit, at least 1.
     pub(crate) entries: u32,
-    /// Number of the completion vector, below the device's count of them.
-    pub(crate) vector: u32,
     /// Special wishes: bits of [`enum ib_uverbs_ex_create_cq_flags`].
     ///
     /// [`enum ib_uverbs_ex_create_cq_flags`]: srctree/include/uapi/rdma/ib_user_ioctl_verbs.h
@@ -162,7 +160,6 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
         let attr = unsafe { &*attr };
         let init = CqInit {
             entries: attr.cqe,
-            vector: attr.comp_vector,
             flags: attr.flags,
         };
         // SAFETY: `cq` stays valid until its destroy operation, and so do the owners.

@@ -23,6 +23,11 @@ use kernel::{
     prelude::*,
     sync::{
         aref::AlwaysRefCounted,
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
         Arc, //
     },
     types::Opaque, //
@@ -34,11 +39,15 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// Made by `_ib_alloc_device()`, and referenced.
+/// It is the start of a [`Device`], and referenced.
 ///
 /// [`struct ib_device`]: srctree/include/rdma/ib_verbs.h
-#[repr(transparent)]
-pub(crate) struct IbDevice(Opaque<b::ib_device>);
+#[repr(C)]
+pub(crate) struct IbDevice {
+    raw: Opaque<b::ib_device>,
+    /// Whether the last operation has been called.
+    gone: Atomic<bool>,
+}
 
 // SAFETY: References may be taken and put by any thread.
 unsafe impl Send for IbDevice {}
@@ -62,15 +71,20 @@ unsafe impl AlwaysRefCounted for IbDevice {
 impl IbDevice {
     /// # Safety
     ///
-    /// `ib` must be referenced during `'a`.
+    /// `ib` must be the start of a [`Device`], and referenced during `'a`.
     pub(super) unsafe fn from_raw<'a>(ib: *mut b::ib_device) -> &'a Self {
         // INVARIANT: By the requirements.
-        // SAFETY: As above; the type is transparent.
+        // SAFETY: As above.
         unsafe { &*ib.cast() }
     }
 
     pub(super) fn as_raw(&self) -> *mut b::ib_device {
-        self.0.get()
+        self.raw.get()
+    }
+
+    /// Whether the device has gone away, all but the return of its last operation.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Acquire)
     }
 
     fn device(&self) -> *mut b::device {
@@ -268,4 +282,6 @@ pub(super) unsafe extern "C" fn dealloc<P: Provider>(ib: *mut b::ib_device) {
     let data = unsafe { &raw const (*ib.cast::<Device<P>>()).data };
     // SAFETY: Initialized by the type invariant, and dropped once.
     drop(unsafe { data.read().assume_init() });
+    // SAFETY: The core still has a reference.
+    unsafe { IbDevice::from_raw(ib) }.gone.store(true, Release);
 }

@@ -18,8 +18,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    impl_has_work,
-    new_work,
+    impl_has_work, new_work,
     prelude::*,
     sync::Arc,
     workqueue::{
@@ -46,6 +45,7 @@ pub(crate) enum QpEvent {
     /// The send queue has drained.
     SqDrained = b::ib_event_type_IB_EVENT_SQ_DRAINED,
     /// No more requests of the shared receive queue complete here.
+    #[expect(dead_code, reason = "for shared receive queues")]
     LastWqeReached = b::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
 }
 

@@ -57,12 +57,6 @@ impl GidAttr {
         unsafe { *(*self.0.get()).gid.raw.as_ref() }
     }
 
-    /// Index in the table.
-    pub(crate) fn index(&self) -> u16 {
-        // SAFETY: Immutable by the type invariant.
-        unsafe { (*self.0.get()).index }
-    }
-
     /// Whether packets are sent in UDP (RoCE version 2).
     pub(crate) fn is_udp_encapsulated(&self) -> bool {
         // SAFETY: Immutable by the type invariant.

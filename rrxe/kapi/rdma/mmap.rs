@@ -71,7 +71,7 @@ impl Mapping {
     ///
     /// `context` must be valid until the result has been dropped.
     pub(super) unsafe fn new(
-        context: *mut b::ib_ucontext,
+        context: NonNull<b::ib_ucontext>,
         memory: Arc<dyn Mappable>,
     ) -> Result<Self> {
         let size = memory.size();
@@ -85,7 +85,13 @@ impl Mapping {
         // SAFETY: The entry is new, and stays where it is. Offset 0 is left out so that it
         // can mean "nothing to map".
         to_result(unsafe {
-            b::rdma_user_mmap_entry_insert_range(context, entry.raw.get(), size, 1, u32::MAX)
+            b::rdma_user_mmap_entry_insert_range(
+                context.as_ptr(),
+                entry.raw.get(),
+                size,
+                1,
+                u32::MAX,
+            )
         })?;
         // INVARIANT: Just inserted; the context is valid by the requirements.
         Ok(Self(NonNull::from(KBox::leak(entry))))

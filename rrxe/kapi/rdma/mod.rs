@@ -69,28 +69,17 @@ pub(crate) use self::{
         QpEvent,
         QpEvents, //
     },
-    gid::GidAttr,
     link::{
         Link,
         LinkOps,
         LinkRegistration, //
     },
-    mmap::{
-        Mappable,
-        Shared, //
-    },
+    mmap::Mappable,
     mr::{
         MemoryRegion,
         UserRegion, //
     },
-    object::{
-        Ah,
-        Context,
-        Cq,
-        Mr,
-        Pd,
-        Qp, //
-    },
+    object::Pd,
     pd::ProtectionDomain,
     port::{
         CoreCaps,

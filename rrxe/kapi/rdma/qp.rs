@@ -282,15 +282,16 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
             init.write_bytes(0, 1);
             &mut *init
         };
-        // SAFETY: These members of a live queue pair do not change.
-        let qp = unsafe { &*qp };
         caps.write_to(&mut init.cap);
-        init.event_handler = qp.event_handler;
-        init.qp_context = qp.qp_context;
-        init.send_cq = qp.send_cq;
-        init.recv_cq = qp.recv_cq;
-        init.srq = qp.srq;
-        init.qp_type = qp.qp_type;
+        // SAFETY: These members of a live queue pair do not change.
+        unsafe {
+            init.event_handler = (*qp).event_handler;
+            init.qp_context = (*qp).qp_context;
+            init.send_cq = (*qp).send_cq;
+            init.recv_cq = (*qp).recv_cq;
+            init.srq = (*qp).srq;
+            init.qp_type = (*qp).qp_type;
+        }
         Ok(0)
     })
 }

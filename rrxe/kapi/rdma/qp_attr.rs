@@ -75,13 +75,17 @@ impl<'a> QpModify<'a> {
     }
 
     /// The queue key.
+    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) fn qkey(&self) -> Option<u32> {
         self.given(b::ib_qp_attr_mask_IB_QP_QKEY, self.attr.qkey)
     }
 
     /// The path to the peer.
     pub(crate) fn path(&self) -> Option<&'a AhAttr> {
-        self.given(b::ib_qp_attr_mask_IB_QP_AV, AhAttr::from_ref(&self.attr.ah_attr))
+        self.given(
+            b::ib_qp_attr_mask_IB_QP_AV,
+            AhAttr::from_ref(&self.attr.ah_attr),
+        )
     }
 
     /// Payload of a full packet.
@@ -106,7 +110,10 @@ impl<'a> QpModify<'a> {
 
     /// Code of how long the peer shall wait when we are not ready, below 32.
     pub(crate) fn min_rnr_timer(&self) -> Option<u8> {
-        self.given(b::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER, self.attr.min_rnr_timer)
+        self.given(
+            b::ib_qp_attr_mask_IB_QP_MIN_RNR_TIMER,
+            self.attr.min_rnr_timer,
+        )
     }
 
     /// First PSN to expect, 24 bits.
@@ -121,12 +128,18 @@ impl<'a> QpModify<'a> {
 
     /// READs and atomics to have under way.
     pub(crate) fn max_rd_atomic(&self) -> Option<u8> {
-        self.given(b::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC, self.attr.max_rd_atomic)
+        self.given(
+            b::ib_qp_attr_mask_IB_QP_MAX_QP_RD_ATOMIC,
+            self.attr.max_rd_atomic,
+        )
     }
 
     /// READs and atomics the peer may have under way.
     pub(crate) fn max_dest_rd_atomic(&self) -> Option<u8> {
-        self.given(b::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC, self.attr.max_dest_rd_atomic)
+        self.given(
+            b::ib_qp_attr_mask_IB_QP_MAX_DEST_RD_ATOMIC,
+            self.attr.max_dest_rd_atomic,
+        )
     }
 
     /// Number of the peer's queue pair, not checked to have 24 bits.
@@ -202,6 +215,7 @@ impl QpAttr {
     }
 
     /// Sets the queue key.
+    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) fn set_qkey(&mut self, qkey: u32) -> &mut Self {
         self.0.qkey = qkey;
         self

@@ -123,19 +123,13 @@ fn unregister(device: &IbDevice) {
 /// Takes the devices off the list that have gone away since.
 fn forget_unregistered(devices: &mut KVec<ARef<IbDevice>>) {
     devices.retain(|device| {
-        if is_registered(device) {
-            return true;
+        let gone = device.is_gone();
+        if gone {
+            // Its last operation may not have returned yet.
+            unregister(device);
         }
-        // Its last operation may not have returned yet.
-        unregister(device);
-        false
+        !gone
     });
-}
-
-/// Whether `device` has not begun to go away.
-fn is_registered(device: &IbDevice) -> bool {
-    // SAFETY: The device is referenced.
-    unsafe { b::helpers::ib_device_refcount(device.as_raw()) != 0 }
 }
 
 /// A device whose registration is held: it cannot be unregistered meanwhile.
@@ -165,12 +159,21 @@ impl<P: Provider> Registered<P> {
     pub(crate) fn find(netdev: &NetDevice) -> Option<Self> {
         let hold = find(netdev, P::DRIVER_ID)?;
         // SAFETY: The device is registered, its operations do not change.
-        let owner = unsafe { hold.0.as_ref() }.ops.owner;
+        let owner = unsafe { (*hold.0.as_ptr()).ops.owner };
         // Another module may use the same number.
         (owner == P::module().as_ptr()).then_some(Self {
             hold,
             _provider: PhantomData,
         })
+    }
+
+    /// Tells the users of the device if its port has come up or gone down.
+    ///
+    /// For a `netdev` that is the port's. The core does so by itself unless the netdev is a
+    /// bond or part of one; it tells of no state twice. Process context.
+    pub(crate) fn report_state(&self, netdev: &NetDevice) {
+        // SAFETY: The device is registered, and the netdev is referenced.
+        unsafe { b::ib_dispatch_port_state_event(self.as_raw(), netdev.as_ptr()) };
     }
 
     /// Unregisters the device from a thread of the core's, soon.
@@ -237,7 +240,12 @@ impl<P: Provider> Unregistered<P> {
         ib.uverbs_cmd_mask |= 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND
             | 1 << b::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
         let room = ib.node_desc.len().saturating_sub(1);
-        for (to, from) in ib.node_desc.iter_mut().take(room).zip(spec.description.to_bytes()) {
+        for (to, from) in ib
+            .node_desc
+            .iter_mut()
+            .take(room)
+            .zip(spec.description.to_bytes())
+        {
             *to = *from as _;
         }
         // SAFETY: As above.

@@ -8,16 +8,13 @@ use super::mmap::{
     Shared, //
 };
 use crate::kapi::bindings as b;
+use core::ptr::NonNull;
 use kernel::{
     error::to_result,
     prelude::*,
     sync::Arc, //
 };
-use zerocopy::{
-    FromBytes,
-    Immutable,
-    IntoBytes, //
-};
+use zerocopy::Immutable;
 
 /// Request and response buffers that the driver's user space library passed along with a
 /// command ([`struct ib_udata`]).
@@ -59,32 +56,13 @@ impl Udata<'_> {
     pub(crate) fn share(&mut self, memory: Arc<dyn Mappable>) -> Result<Shared> {
         // SAFETY: By the type invariant.
         let context = unsafe { b::helpers::udata_ucontext(self.raw) };
+        // It is null while the context itself is being made.
+        let context = NonNull::new(context).ok_or(EINVAL)?;
         // SAFETY: The objects of a context, with which mappings are kept, go away before it.
         let mapping = unsafe { Mapping::new(context, memory) }?;
         let shared = mapping.shared();
         self.mappings.push(mapping, GFP_KERNEL)?;
         Ok(shared)
-    }
-
-    /// Bytes of the request.
-    pub(crate) fn request_len(&self) -> usize {
-        self.raw.inlen
-    }
-
-    /// Room for the response, in bytes.
-    pub(crate) fn response_len(&self) -> usize {
-        self.raw.outlen
-    }
-
-    /// Reads the request. It must not be shorter than a `T` (`EINVAL`), and what it has on
-    /// top must be zeroes (`EOPNOTSUPP`).
-    pub(crate) fn request<T: FromBytes + IntoBytes>(&mut self) -> Result<T> {
-        let mut request = T::new_zeroed();
-        let len = size_of::<T>();
-        let place = (&raw mut request).cast();
-        // SAFETY: `place` has `len` bytes, any values of which are fine for a `T`.
-        to_result(unsafe { b::_ib_copy_validate_udata_in(self.raw, place, len, len) })?;
-        Ok(request)
     }
 
     /// Fails with `EINVAL` unless a `T` fits into the response.
@@ -104,8 +82,6 @@ impl Udata<'_> {
         self.expect_response::<T>()?;
         let bytes = response.as_bytes();
         // SAFETY: The slice is valid for reads.
-        to_result(unsafe {
-            b::_ib_respond_udata(self.raw, bytes.as_ptr().cast(), bytes.len())
-        })
+        to_result(unsafe { b::_ib_respond_udata(self.raw, bytes.as_ptr().cast(), bytes.len()) })
     }
 }

@@ -12,7 +12,10 @@ use crate::kapi::{
     bindings as b,
     mem::Chunk, //
 };
-use core::ptr::NonNull;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 use kernel::{
     error::from_err_ptr,
     prelude::*, //
@@ -58,14 +61,13 @@ impl Umem {
     /// access needs (`EFAULT`), or is more than the process may pin (`ENOMEM`).
     pub(super) fn pin(device: &IbDevice, region: &UserRegion) -> Result<Self> {
         let pages = Pages::pin(device, region)?;
-        let mut extents = KVVec::<Extent>::new();
+        let mut extents = KVVec::<Extent>::with_capacity(pages.count(), GFP_KERNEL)?;
         let mut end = 0usize;
+        // The address right after the last extent.
+        let mut after = ptr::null_mut();
         for (start, length) in pages.entries() {
-            let follows = extents.last().is_some_and(|last: &Extent| {
-                let first = extents.len().checked_sub(2).and_then(|i| extents.get(i));
-                let begin = first.map_or(0, |extent| extent.end);
-                last.start.as_ptr().wrapping_add(last.end.wrapping_sub(begin)) == start.as_ptr()
-            });
+            let follows = start.as_ptr() == after;
+            after = start.as_ptr().wrapping_add(length);
             end = end.checked_add(length).ok_or(EOVERFLOW)?;
             match extents.last_mut() {
                 Some(last) if follows => last.end = end,
@@ -122,13 +124,6 @@ pub(crate) struct Chunks<'a> {
     begin: usize,
     offset: usize,
     end: usize,
-}
-
-impl Chunks<'_> {
-    /// Bytes left.
-    pub(crate) fn len(&self) -> usize {
-        self.end.saturating_sub(self.offset)
-    }
 }
 
 impl<'a> Iterator for Chunks<'a> {
@@ -188,6 +183,12 @@ impl Pages {
     fn len(&self) -> usize {
         // SAFETY: Valid by the type invariant.
         unsafe { self.0.as_ref() }.length
+    }
+
+    /// Entries of the scatter list.
+    fn count(&self) -> usize {
+        // SAFETY: Valid by the type invariant.
+        unsafe { self.0.as_ref() }.sgt_append.sgt.orig_nents as usize
     }
 
     /// Returns the memory, in order: pages as the scatter list has them.
