@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=900
 #
 # Devices and the module come and go, idle and under load: nothing hangs, nothing
 # is left behind.
@@ -267,7 +268,7 @@ load_cycles() {
 		if ((i % 5 == 0)); then one_cycle traffic; else one_cycle idle; fi || { echo "cycle $i"; return 1; }
 	done
 	after=$(settled_memory)
-	echo "memory before $before KiB, after $after KiB"
+	note "memory before $before KiB, after $after KiB"
 	((after - before < bound)) || { why "$((after - before)) KiB more than before 20 cycles"; return 1; }
 }
 
@@ -279,7 +280,7 @@ object_cycles() {
 	before=$(settled_memory)
 	timeout 60 ./lib/churn.py "$DEV_A" "$IP4_A" 60 || return
 	after=$(settled_memory)
-	echo "memory before $before KiB, after $after KiB"
+	note "memory before $before KiB, after $after KiB"
 	fabric_down
 	((after - before < bound)) || { why "$((after - before)) KiB more than before"; return 1; }
 }

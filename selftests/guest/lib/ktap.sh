@@ -8,7 +8,7 @@
 #
 # A test fails by a non-zero status, and whenever the kernel complained meanwhile.
 # What it prints is kept, and shown only if it failed.  `return 4` skips.
-# Inside a test: `why TEXT` explains (for failures, skips and expected differences).
+# Inside a test: `why TEXT` explains a failure or a skip, `note TEXT` is shown in any case.
 
 # The one list of what a sound kernel never prints (beside the suites in the guest).
 for DMESG_CHECK in "${BASH_SOURCE[0]%/*}"/../../{dmesg-check,../scripts/dmesg-check}; do
@@ -30,9 +30,9 @@ differs_on_rxe() {
 	echo "$*" > "$KTAP_DIR/expected"
 }
 
-why() {
-	echo "$*" > "$KTAP_DIR/why"
-}
+why() { echo "$*" > "$KTAP_DIR/why"; }
+
+note() { echo "$*" >> "$KTAP_DIR/notes"; }
 
 ktap_comment() { sed 's/^/# /'; }
 
@@ -76,6 +76,7 @@ ktap_run() {
 ktap_report() {
 	local name=$1 number=$2 rc=$3 took
 	took=$(awk -v a="$4" -v b="$EPOCHREALTIME" 'BEGIN { printf "(%.1f s)", b - a }')
+	ktap_comment < <(cat "$KTAP_DIR/notes" 2>/dev/null)
 	if [[ $rc -eq 0 ]]; then
 		echo "ok $number - $name $took"
 	elif [[ $rc -eq 4 ]]; then

@@ -52,7 +52,7 @@ impl Requester {
             } => {
                 let (at, reach) = self.walk(psn, queue);
                 if reach == Reach::Gap {
-                    return self.on_gap(now, at);
+                    return self.on_data_past_gap(now, at, aeth);
                 }
                 self.on_read(now, at, position, aeth, len, queue)
             }
@@ -63,7 +63,7 @@ impl Requester {
             } => {
                 let (at, reach) = self.walk(psn, queue);
                 if reach == Reach::Gap {
-                    return self.on_gap(now, at);
+                    return self.on_data_past_gap(now, at, Some(aeth));
                 }
                 self.on_atomic(now, at, aeth, original, queue)
             }
@@ -139,6 +139,14 @@ impl Requester {
         Placement::Dropped(DropReason::Gap)
     }
 
+    /// Data with a syndrome that no data comes with says nothing of what is before it.
+    fn on_data_past_gap(&mut self, now: Instant, at: Cursor, aeth: Option<Aeth>) -> Placement {
+        if !aeth.is_none_or(is_ack) {
+            return Placement::Dropped(DropReason::Malformed);
+        }
+        self.on_gap(now, at)
+    }
+
     fn on_nak(&mut self, code: NakCode) {
         match code.status() {
             Some(status) => self.fail(self.acked.wqe, status),
@@ -158,9 +166,8 @@ impl Requester {
     }
 
     fn on_rnr_nak(&mut self, now: Instant, timer: RnrTimer) {
-        // With nothing on its way that was asked for again, it is a copy of one that was heeded.
-        let heeded = !self.is_waiting() && self.repeat == Repeat::Asked;
-        if self.phase == Phase::Flushing || heeded {
+        // During the wait it is a copy of the one that began it.
+        if self.phase == Phase::Flushing || matches!(self.pause, Some(Pause::Rnr(_))) {
             return;
         }
         match self.rnr_retries.take(self.config.rnr_retry) {

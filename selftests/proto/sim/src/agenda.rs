@@ -2,8 +2,10 @@
 
 //! Virtual time: what happens when. Entries of the same instant keep the order they were made in.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap, //
+};
 
 /// Nanoseconds since the scenario began.
 pub type Nanos = u64;
@@ -25,7 +27,11 @@ pub struct Agenda<E> {
 
 impl<E> Default for Agenda<E> {
     fn default() -> Self {
-        Self { now: 0, made: 0, heap: BinaryHeap::new() }
+        Self {
+            now: 0,
+            made: 0,
+            heap: BinaryHeap::new(),
+        }
     }
 }
 
@@ -38,7 +44,11 @@ impl<E> Agenda<E> {
     /// Adds an event; one for the past happens now.
     pub fn at(&mut self, time: Nanos, event: E) {
         let time = time.max(self.now);
-        self.heap.push(Reverse(Entry { time, order: self.made, event }));
+        self.heap.push(Reverse(Entry {
+            time,
+            order: self.made,
+            event,
+        }));
         self.made += 1;
     }
 

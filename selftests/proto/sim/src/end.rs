@@ -9,15 +9,31 @@ pub use asking::{config, mtu, request};
 
 use rrxe_proto::wire::Packet;
 
-use self::answering::Answering;
-use self::asking::{Asking, Burst};
-use crate::agenda::Nanos;
-use crate::frame::Frame;
-use crate::program::Flow;
-use crate::reference::{Reference, Violation};
-use crate::rng::Rng;
-use crate::scenario::{EndPlan, Incident};
-use crate::watch::{Circumstances, Watch};
+use self::{
+    answering::Answering,
+    asking::{
+        Asking,
+        Burst, //
+    }, //
+};
+use crate::{
+    agenda::Nanos,
+    frame::Frame,
+    program::Flow,
+    reference::{
+        Reference,
+        Violation, //
+    },
+    rng::Rng,
+    scenario::{
+        EndPlan,
+        Incident, //
+    },
+    watch::{
+        Circumstances,
+        Watch, //
+    }, //
+};
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -140,7 +156,11 @@ impl End {
 
     /// Sends what there is to send, responses first.
     pub fn transmit(&mut self, now: Nanos, own: &Watch) -> Result<Sent, Violation> {
-        let mut sent = Sent { frames: Vec::new(), more: true, answered: false };
+        let mut sent = Sent {
+            frames: Vec::new(),
+            more: true,
+            answered: false,
+        };
         let mut left = self.budget;
         while left > 0 {
             let burst = match self.answering.transmit(self.index, left)? {
@@ -180,7 +200,11 @@ impl End {
         said: &mut Vec<String>,
     ) -> Result<(), Violation> {
         let aborted = self.life == Life::Aborted;
-        let about = Circumstances { harmed, aborted, peer_dead };
+        let about = Circumstances {
+            harmed,
+            aborted,
+            peer_dead,
+        };
         if self.asking.complete(about, own, said)? {
             self.die(Life::Failed, peer)?;
         }

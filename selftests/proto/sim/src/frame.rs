@@ -2,7 +2,10 @@
 
 //! Whole packets from the IPv4 header to the ICRC, as bytes on a cable.
 
-use rrxe_proto::wire::{HeaderBuf, HeaderSpec};
+use rrxe_proto::wire::{
+    HeaderBuf,
+    HeaderSpec, //
+};
 
 /// A packet on a cable.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,8 +15,10 @@ pub use duplicate::Duplicate;
 pub use loss::{BurstLoss, Cut, DropNth, Loss};
 pub use reorder::Reorder;
 
-use crate::agenda::Nanos;
-use crate::frame::Frame;
+use crate::{
+    agenda::Nanos,
+    frame::Frame, //
+};
 
 /// A frame on its way, and when it arrives at the next node.
 #[derive(Clone, Debug)]
@@ -48,12 +50,20 @@ pub struct Patience {
 impl Patience {
     /// No bound on bad luck.
     pub fn endless() -> Self {
-        Self { limit: None, spent: Vec::new(), total: 0 }
+        Self {
+            limit: None,
+            spent: Vec::new(),
+            total: 0,
+        }
     }
 
     /// At most `limit` faults for a requester between two steps forward.
     pub fn limited(limit: u32) -> Self {
-        Self { limit: Some(limit), spent: Vec::new(), total: 0 }
+        Self {
+            limit: Some(limit),
+            spent: Vec::new(),
+            total: 0,
+        }
     }
 
     /// May the requester `flow` suffer one more fault? Charges it if so.

@@ -5,11 +5,18 @@
 //! `rrxe-sim [--seed N] [--scenarios N] [--verbose]` runs scenarios from a seed on;
 //! with `--verbose` it tells every packet.
 
-use std::process::ExitCode;
-use std::time::Instant;
+use std::{
+    process::ExitCode,
+    time::Instant, //
+};
 
-use rrxe_sim::scenario::Scenario;
-use rrxe_sim::world::{self, Tally};
+use rrxe_sim::{
+    scenario::Scenario,
+    world::{
+        self,
+        Tally, //
+    }, //
+};
 
 fn main() -> ExitCode {
     let Some(options) = Options::from_args(std::env::args().skip(1)) else {
@@ -92,6 +99,10 @@ impl Options {
             }
         }
         let scenarios = scenarios.unwrap_or(if verbose { 1 } else { 20_000 });
-        Some(Self { seed, scenarios, verbose })
+        Some(Self {
+            seed,
+            scenarios,
+            verbose,
+        })
     }
 }

@@ -17,9 +17,17 @@ pub struct Rights {
 
 impl Rights {
     /// Everything.
-    pub const ALL: Self = Self { write: true, read: true, atomic: true };
+    pub const ALL: Self = Self {
+        write: true,
+        read: true,
+        atomic: true,
+    };
     /// Nothing.
-    pub const NONE: Self = Self { write: false, read: false, atomic: false };
+    pub const NONE: Self = Self {
+        write: false,
+        read: false,
+        atomic: false,
+    };
 }
 
 /// A registered region.
@@ -48,7 +56,15 @@ pub struct Refused;
 impl Memory {
     /// Registers a region.
     pub fn register(&mut self, rkey: u32, base: u64, bytes: Vec<u8>, rights: Rights) {
-        self.regions.insert(rkey, Region { base, bytes, rights, valid: true });
+        self.regions.insert(
+            rkey,
+            Region {
+                base,
+                bytes,
+                rights,
+                valid: true,
+            },
+        );
     }
 
     /// The region named `rkey`, valid or not.
@@ -75,7 +91,10 @@ impl Memory {
         len: u64,
         allowed: impl Fn(&Rights) -> bool,
     ) -> Result<&[u8], Refused> {
-        let region = self.regions.get(&rkey).filter(|r| r.valid && allowed(&r.rights));
+        let region = self
+            .regions
+            .get(&rkey)
+            .filter(|r| r.valid && allowed(&r.rights));
         let region = region.ok_or(Refused)?;
         let range = range_of(region, va, len)?;
         Ok(&region.bytes[range])
@@ -89,7 +108,10 @@ impl Memory {
         len: u64,
         allowed: impl Fn(&Rights) -> bool,
     ) -> Result<&mut [u8], Refused> {
-        let region = self.regions.get_mut(&rkey).filter(|r| r.valid && allowed(&r.rights));
+        let region = self
+            .regions
+            .get_mut(&rkey)
+            .filter(|r| r.valid && allowed(&r.rights));
         let region = region.ok_or(Refused)?;
         let range = range_of(region, va, len)?;
         Ok(&mut region.bytes[range])

@@ -5,10 +5,25 @@
 
 use std::collections::HashSet;
 
-use crate::agenda::{Nanos, MILLISECOND};
-use crate::packet::{opcode::*, Packet, Verdict};
-use crate::program::{Op, Work};
-use crate::reference::{Reference, Violation};
+use crate::{
+    agenda::{
+        Nanos,
+        MILLISECOND, //
+    },
+    packet::{
+        opcode::*,
+        Packet,
+        Verdict, //
+    },
+    program::{
+        Op,
+        Work, //
+    },
+    reference::{
+        Reference,
+        Violation, //
+    }, //
+};
 
 /// What is known of a flow from its packets alone.
 #[derive(Debug)]
@@ -28,6 +43,8 @@ pub struct Observer {
     retries: u32,
     /// The first of them may have been decided on before that.
     in_doubt: bool,
+    /// A retry may have been one with a retry because of an RNR NAK.
+    hidden: bool,
     /// When packet `solid` became the oldest.
     since: Nanos,
     /// RNR NAKs for packet `solid` since then.
@@ -40,6 +57,8 @@ pub struct Observer {
     read_begins: HashSet<u32>,
     /// A packet that asked for an acknowledgement and has none yet.
     owed: Option<u32>,
+    /// A sequence NAK was sent, and the packet it asks for has not arrived since.
+    nak_pending: bool,
     /// No new message may begin.
     draining: bool,
     /// Packets sent more than once.
@@ -62,12 +81,14 @@ impl Observer {
             position: 0,
             retries: 0,
             in_doubt: false,
+            hidden: false,
             since: 0,
             rnr_naks: 0,
             rnr_retry: false,
             rnr_until: 0,
             read_begins: HashSet::new(),
             owed: None,
+            nak_pending: false,
             draining: false,
             resent: 0,
         }
@@ -81,7 +102,7 @@ impl Observer {
     /// How often sending went back since there was progress, because of RNR NAKs not counted: the
     /// least and the most.
     pub fn retries(&self) -> std::ops::RangeInclusive<u32> {
-        self.retries - u32::from(self.in_doubt)..=self.retries
+        self.retries - u32::from(self.in_doubt)..=self.retries + u32::from(self.hidden)
     }
 
     /// RNR NAKs for the oldest packet since there was progress.
@@ -99,6 +120,11 @@ impl Observer {
         self.draining = draining;
     }
 
+    /// Whether no new message may begin.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
     /// Whether every response the work at `packet` can expect has been delivered.
     pub fn settled(&self, reference: &Reference, index: usize) -> bool {
         let span = reference.start(index) as usize..reference.start(index + 1) as usize;
@@ -110,7 +136,12 @@ impl Observer {
     }
 
     /// A request enters the link.
-    pub fn request_sent(&mut self, now: Nanos, reference: &Reference, packet: &Packet<'_>) -> Judged {
+    pub fn request_sent(
+        &mut self,
+        now: Nanos,
+        reference: &Reference,
+        packet: &Packet<'_>,
+    ) -> Judged {
         let Some(at) = reference.packet_of(packet.psn) else {
             return Err("request with a PSN outside the program".into());
         };
@@ -118,12 +149,19 @@ impl Observer {
         let work = &reference.flow().works[index];
         request_is(reference, index, part, packet)?;
         if now < self.rnr_until {
-            return Err(format!("sent {} ns before the RNR wait is over", self.rnr_until - now));
+            return Err(format!(
+                "sent {} ns before the RNR wait is over",
+                self.rnr_until - now
+            ));
         }
         if at > self.sent {
             return Err(format!("packet {at} sent, but {} was never", self.sent));
         }
-        let span = if work.op.is_read() { reference.start(index + 1) - at } else { 1 };
+        let span = if work.op.is_read() {
+            reference.start(index + 1) - at
+        } else {
+            1
+        };
         if at == self.sent {
             self.may_begin(reference, index, part)?;
             self.sent += span;
@@ -135,7 +173,10 @@ impl Observer {
             self.went_back(now, at)?;
             let limit = u32::from(reference.flow().settings.retry_cnt);
             if *self.retries().start() > limit {
-                return Err(format!("went back {} times, retry_cnt is {limit}", self.retries));
+                return Err(format!(
+                    "went back {} times, retry_cnt is {limit}",
+                    self.retries
+                ));
             }
         }
         self.position = at + span;
@@ -144,7 +185,9 @@ impl Observer {
 
     /// A request leaves the link and reaches the responder undamaged.
     pub fn request_delivered(&mut self, reference: &Reference, packet: &Packet<'_>) {
-        let Some(at) = reference.packet_of(packet.psn) else { return };
+        let Some(at) = reference.packet_of(packet.psn) else {
+            return;
+        };
         let read = packet.opcode == READ_REQUEST;
         if read {
             self.read_begins.insert(at);
@@ -152,6 +195,7 @@ impl Observer {
         let credit = read || packet.atomic.is_some();
         let known = at <= reference.executed();
         let new = at == reference.executed();
+        self.nak_pending &= !new;
         if packet.ack_req && known && (new || !credit) {
             self.owed = Some(self.owed.map_or(at, |owed| owed.max(at)));
         }
@@ -161,7 +205,9 @@ impl Observer {
     pub fn responder_idle(&self) -> Judged {
         match self.owed {
             None => Ok(()),
-            Some(at) => Err(format!("packet {at} asked for an acknowledgement and got none")),
+            Some(at) => Err(format!(
+                "packet {at} asked for an acknowledgement and got none"
+            )),
         }
     }
 
@@ -189,17 +235,26 @@ impl Observer {
                     index + 1
                 }
             }
-            Some(Verdict::Nak(0) | Verdict::RnrNak(_)) => {
+            Some(verdict @ (Verdict::Nak(0) | Verdict::RnrNak(_))) => {
                 self.owed = None;
+                if verdict == Verdict::Nak(0) && std::mem::replace(&mut self.nak_pending, true) {
+                    return Err(format!("a second sequence NAK for packet {at}"));
+                }
                 if at != reference.executed() {
-                    return Err(format!("NAK for packet {at}, due is {}", reference.executed()));
+                    return Err(format!(
+                        "NAK for packet {at}, due is {}",
+                        reference.executed()
+                    ));
                 }
                 index
             }
             Some(Verdict::Nak(1..=4)) => {
                 self.owed = None;
                 if at != reference.executed() && !(work.op.is_read() && at < reference.executed()) {
-                    return Err(format!("fatal NAK for packet {at}, due is {}", reference.executed()));
+                    return Err(format!(
+                        "fatal NAK for packet {at}, due is {}",
+                        reference.executed()
+                    ));
                 }
                 index
             }
@@ -268,6 +323,7 @@ impl Observer {
         if progress {
             self.retries = 0;
             self.in_doubt = false;
+            self.hidden = false;
             self.since = now;
             self.rnr_naks = 0;
             self.rnr_retry = false;
@@ -285,9 +341,14 @@ impl Observer {
     /// Sending went back to `at`.
     fn went_back(&mut self, now: Nanos, at: u32) -> Judged {
         if at < self.solid {
-            return Err(format!("packet {at} sent again, acknowledged are {}", self.solid));
+            return Err(format!(
+                "packet {at} sent again, acknowledged are {}",
+                self.solid
+            ));
         }
-        if at == self.solid && !std::mem::take(&mut self.rnr_retry) {
+        if at == self.solid && std::mem::take(&mut self.rnr_retry) {
+            self.hidden = true;
+        } else if at == self.solid {
             self.retries += 1;
             // Progress may have come between the decision to go back and the sending.
             self.in_doubt |= self.retries == 1 && now < self.since + UNSENT_AT_LONGEST;
@@ -313,10 +374,12 @@ impl Observer {
             return Err(format!("work {index} begun while the send queue drains"));
         }
         if part == 0 && works[index].fence {
-            let pending = (0..index)
-                .find(|&i| works[i].op.takes_credit() && !self.settled(reference, i));
+            let pending =
+                (0..index).find(|&i| works[i].op.takes_credit() && !self.settled(reference, i));
             if let Some(pending) = pending {
-                return Err(format!("fenced work {index} begun before {pending} was answered"));
+                return Err(format!(
+                    "fenced work {index} begun before {pending} was answered"
+                ));
             }
         }
         Ok(())
@@ -344,10 +407,16 @@ impl Observer {
             return Err(format!("{credits} READs and atomics in flight"));
         }
         if packets > settings.window_packets {
-            return Err(format!("{packets} packets in flight, window {}", settings.window_packets));
+            return Err(format!(
+                "{packets} packets in flight, window {}",
+                settings.window_packets
+            ));
         }
         if bytes > settings.window_bytes {
-            return Err(format!("{bytes} bytes in flight, window {}", settings.window_bytes));
+            return Err(format!(
+                "{bytes} bytes in flight, window {}",
+                settings.window_bytes
+            ));
         }
         Ok(())
     }
@@ -363,14 +432,18 @@ impl Observer {
         let work = &reference.flow().works[index];
         let last = at + 1 == reference.start(index + 1);
         if packet.opcode == ACK {
-            let nak = packet.aeth.is_some_and(|aeth| aeth.verdict() != Verdict::Ack);
+            let nak = packet
+                .aeth
+                .is_some_and(|aeth| aeth.verdict() != Verdict::Ack);
             let missing = (0..=index).find(|&i| {
                 let span = reference.start(i)..reference.start(i + 1).min(at + u32::from(!nak));
                 reference.flow().works[i].op.takes_credit()
                     && span.into_iter().any(|p| !self.responded[p as usize])
             });
             return match missing {
-                Some(i) => Err(format!("packet {at} answered before work {i} has its responses")),
+                Some(i) => Err(format!(
+                    "packet {at} answered before work {i} has its responses"
+                )),
                 None if !packet.payload.is_empty() => Err("an ACK with a payload".into()),
                 None => Ok(()),
             };
@@ -381,7 +454,10 @@ impl Observer {
             }
             let found = reference.found(index);
             if packet.original != Some(found) {
-                return Err(format!("atomic {index} found {:x?}, should be {found:#x}", packet.original));
+                return Err(format!(
+                    "atomic {index} found {:x?}, should be {found:#x}",
+                    packet.original
+                ));
             }
             self.responded[at as usize] = true;
             return Ok(());
@@ -391,7 +467,10 @@ impl Observer {
         }
         let (_, len) = reference.span(index, part);
         if packet.payload.len() != len as usize {
-            return Err(format!("READ response of {} bytes, should be {len}", packet.payload.len()));
+            return Err(format!(
+                "READ response of {} bytes, should be {len}",
+                packet.payload.len()
+            ));
         }
         let begins = matches!(packet.opcode, READ_FIRST | READ_ONLY);
         let ends = matches!(packet.opcode, READ_LAST | READ_ONLY);
@@ -399,10 +478,14 @@ impl Observer {
             return Err(format!("packet {at} of READ {index} has the wrong opcode"));
         }
         if begins && !self.read_begins.contains(&at) {
-            return Err(format!("READ {index} answered from packet {at}, which was not asked for"));
+            return Err(format!(
+                "READ {index} answered from packet {at}, which was not asked for"
+            ));
         }
         if !begins && (part == 0 || !self.responded[at as usize - 1]) {
-            return Err(format!("READ {index} answered from packet {at} without a beginning"));
+            return Err(format!(
+                "READ {index} answered from packet {at} without a beginning"
+            ));
         }
         self.responded[at as usize] = true;
         Ok(())
@@ -437,7 +520,11 @@ fn request_is(reference: &Reference, index: usize, part: u32, packet: &Packet<'_
         (Op::WriteImm { .. }, false, true) => WRITE_LAST_IMM,
         (Op::WriteImm { .. }, true, true) => WRITE_ONLY_IMM,
     };
-    expect("opcode", crate::packet::name(packet.opcode), crate::packet::name(opcode))?;
+    expect(
+        "opcode",
+        crate::packet::name(packet.opcode),
+        crate::packet::name(opcode),
+    )?;
     expect("pkey", packet.pkey, 0xffff)?;
     expect("MigReq", packet.migrated, true)?;
     let wakes = last && work.op.takes_receive() && work.solicited;
@@ -458,7 +545,11 @@ fn expect_headers(
     let reth = packet.reth.map(|reth| (reth.va, reth.rkey, reth.len));
     match work.op {
         Op::Read { va, rkey } => {
-            expect("RETH", reth, Some((va + u64::from(offset), rkey, work.len - offset)))?;
+            expect(
+                "RETH",
+                reth,
+                Some((va + u64::from(offset), rkey, work.len - offset)),
+            )?;
         }
         Op::Write { va, rkey } | Op::WriteImm { va, rkey, .. } if first => {
             expect("RETH", reth, Some((va, rkey, work.len)))?;
@@ -467,7 +558,12 @@ fn expect_headers(
     }
     let atomic = packet.atomic.map(|a| (a.va, a.rkey, a.swap_add));
     match work.op {
-        Op::CompareSwap { va, rkey, compare, swap } => {
+        Op::CompareSwap {
+            va,
+            rkey,
+            compare,
+            swap,
+        } => {
             expect("AtomicETH", atomic, Some((va, rkey, swap)))?;
             expect("compare", packet.atomic.map(|a| a.compare), Some(compare))?;
         }
@@ -490,7 +586,10 @@ fn expect_headers(
         &work.payload[offset as usize..(offset + len) as usize]
     };
     if packet.payload != payload {
-        return Err(format!("payload of {} bytes differs from bytes {offset}..+{len}", packet.payload.len()));
+        return Err(format!(
+            "payload of {} bytes differs from bytes {offset}..+{len}",
+            packet.payload.len()
+        ));
     }
     Ok(())
 }

@@ -174,7 +174,11 @@ impl<'a> Packet<'a> {
         };
         match opcode {
             WRITE_FIRST | WRITE_ONLY | WRITE_ONLY_IMM | READ_REQUEST => {
-                packet.reth = Some(Reth { va: cursor.u64()?, rkey: cursor.u32()?, len: cursor.u32()? });
+                packet.reth = Some(Reth {
+                    va: cursor.u64()?,
+                    rkey: cursor.u32()?,
+                    len: cursor.u32()?,
+                });
             }
             COMPARE_SWAP | FETCH_ADD => {
                 packet.atomic = Some(AtomicEth {
@@ -186,7 +190,10 @@ impl<'a> Packet<'a> {
             }
             READ_FIRST | READ_LAST | READ_ONLY | ACK | ATOMIC_ACK => {
                 let word = cursor.u32()?;
-                packet.aeth = Some(Aeth { syndrome: (word >> 24) as u8, msn: word & 0xff_ffff });
+                packet.aeth = Some(Aeth {
+                    syndrome: (word >> 24) as u8,
+                    msn: word & 0xff_ffff,
+                });
             }
             SEND_FIRST | SEND_MIDDLE | SEND_LAST | SEND_LAST_IMM | SEND_ONLY | SEND_ONLY_IMM
             | WRITE_MIDDLE | WRITE_LAST | WRITE_LAST_IMM | READ_MIDDLE | SEND_LAST_INV
@@ -206,7 +213,11 @@ impl<'a> Packet<'a> {
             return Err("more padding than payload".into());
         };
         if padded.len() % 4 != 0 || (len + 3) / 4 * 4 != padded.len() {
-            return Err(format!("{} bytes with {} of padding", padded.len(), packet.pad));
+            return Err(format!(
+                "{} bytes with {} of padding",
+                padded.len(),
+                packet.pad
+            ));
         }
         packet.payload = &padded[..len];
         Ok(packet)
@@ -230,7 +241,11 @@ impl std::fmt::Display for Packet<'_> {
             write!(f, " {} B", self.payload.len())?;
         }
         if let Some(reth) = self.reth {
-            write!(f, " va {:#x} rkey {:#x} dmalen {}", reth.va, reth.rkey, reth.len)?;
+            write!(
+                f,
+                " va {:#x} rkey {:#x} dmalen {}",
+                reth.va, reth.rkey, reth.len
+            )?;
         }
         if let Some(atomic) = self.atomic {
             write!(f, " va {:#x} rkey {:#x}", atomic.va, atomic.rkey)?;
@@ -303,7 +318,10 @@ struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        let (head, rest) = self.0.split_first_chunk::<N>().ok_or("a header is cut off")?;
+        let (head, rest) = self
+            .0
+            .split_first_chunk::<N>()
+            .ok_or("a header is cut off")?;
         self.0 = rest;
         Ok(*head)
     }

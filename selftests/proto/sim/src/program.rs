@@ -3,8 +3,10 @@
 //! What a program on one host asks of its queue pair, and what the program on the other host
 //! provides for it.
 
-use crate::agenda::Nanos;
-use crate::memory::Rights;
+use crate::{
+    agenda::Nanos,
+    memory::Rights, //
+};
 
 /// The operation of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +15,30 @@ pub enum Op {
     Send,
     SendImm([u8; 4]),
     SendInv(u32),
-    Write { va: u64, rkey: u32 },
-    WriteImm { va: u64, rkey: u32, imm: [u8; 4] },
-    Read { va: u64, rkey: u32 },
-    CompareSwap { va: u64, rkey: u32, compare: u64, swap: u64 },
-    FetchAdd { va: u64, rkey: u32, add: u64 },
+    Write {
+        va: u64,
+        rkey: u32,
+    },
+    WriteImm {
+        va: u64,
+        rkey: u32,
+        imm: [u8; 4],
+    },
+    Read {
+        va: u64,
+        rkey: u32,
+    },
+    CompareSwap {
+        va: u64,
+        rkey: u32,
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        va: u64,
+        rkey: u32,
+        add: u64,
+    },
 }
 
 impl Op {
@@ -96,7 +117,10 @@ impl Work {
 
     /// The same work behind a fence.
     pub fn fenced(self) -> Self {
-        Self { fence: true, ..self }
+        Self {
+            fence: true,
+            ..self
+        }
     }
 
     /// The same work, posted later.
@@ -152,6 +176,8 @@ pub struct Settings {
     pub window_bytes: u32,
     /// Requester: packets of SEND and WRITE in flight.
     pub window_packets: u32,
+    /// Responder: what its queue pair lets the peer do.
+    pub access: Rights,
 }
 
 impl Settings {
@@ -167,6 +193,7 @@ impl Settings {
         min_rnr_timer: 1,
         window_bytes: 1 << 20,
         window_packets: 4096,
+        access: Rights::ALL,
     };
 }
 
@@ -195,8 +222,16 @@ impl Flow {
 
     /// Works, a receive for each of them that needs one, and a region with every right.
     pub fn plain(settings: Settings, works: Vec<Work>) -> Self {
-        let receive = |work: &Work| Receive { at: 0, capacity: work.len, local_fault: false };
-        let receives = works.iter().filter(|work| work.op.takes_receive()).map(receive).collect();
+        let receive = |work: &Work| Receive {
+            at: 0,
+            capacity: work.len,
+            local_fault: false,
+        };
+        let receives = works
+            .iter()
+            .filter(|work| work.op.takes_receive())
+            .map(receive)
+            .collect();
         let region = |rkey, len: usize| RegionPlan {
             rkey,
             base: Self::BASE,
@@ -204,7 +239,12 @@ impl Flow {
             rights: Rights::ALL,
         };
         let regions = vec![region(Self::RKEY, Self::REGION), region(Self::SPARE, 16)];
-        Self { settings, works, receives, regions }
+        Self {
+            settings,
+            works,
+            receives,
+            regions,
+        }
     }
 
     /// Nothing to do.

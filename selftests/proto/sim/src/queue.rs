@@ -4,8 +4,16 @@
 
 use std::collections::VecDeque;
 
-use rrxe_proto::rc::{ReceiveSource, Request, SendQueue, Take, WqeSeq};
-use rrxe_proto::status::WcStatus;
+use rrxe_proto::{
+    rc::{
+        ReceiveSource,
+        Request,
+        SendQueue,
+        Take,
+        WqeSeq, //
+    },
+    status::WcStatus, //
+};
 
 use crate::program::Receive;
 
@@ -18,7 +26,9 @@ pub struct SendRing {
 impl SendRing {
     /// A ring that holds at least `depth` requests.
     pub fn new(depth: u32) -> Self {
-        Self { slots: vec![None; (depth as usize + 1).next_power_of_two()] }
+        Self {
+            slots: vec![None; (depth as usize + 1).next_power_of_two()],
+        }
     }
 
     /// Stores the request that is posted as `wqe`.
@@ -40,7 +50,9 @@ impl SendRing {
 
 impl SendQueue for SendRing {
     fn request(&self, wqe: WqeSeq) -> &Request {
-        self.slots[self.place(wqe)].as_ref().expect("the request is posted and not completed")
+        self.slots[self.place(wqe)]
+            .as_ref()
+            .expect("the request is posted and not completed")
     }
 }
 
@@ -61,11 +73,15 @@ impl ReceiveRing {
 
 impl ReceiveSource for ReceiveRing {
     fn take(&mut self) -> Take {
-        let Some(receive) = self.posted.pop_front() else { return Take::Empty };
+        let Some(receive) = self.posted.pop_front() else {
+            return Take::Empty;
+        };
         self.taken += 1;
         if receive.local_fault {
             return Take::Invalid(WcStatus::LocalProtection);
         }
-        Take::Taken { capacity: receive.capacity.into() }
+        Take::Taken {
+            capacity: receive.capacity.into(),
+        }
     }
 }

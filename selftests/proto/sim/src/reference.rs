@@ -7,17 +7,41 @@
 
 use std::collections::HashMap;
 
-use crate::program::{Flow, Op, Work};
+use crate::program::{
+    Flow,
+    Op,
+    Work, //
+};
 
 /// What a responder is about to do because of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Deed<'a> {
-    Receive { offset: u64, data: &'a [u8] },
-    Write { rkey: u32, va: u64, data: &'a [u8] },
-    Read { rkey: u32, va: u64, len: u32 },
-    CompareSwap { rkey: u32, va: u64, compare: u64, swap: u64 },
-    FetchAdd { rkey: u32, va: u64, add: u64 },
+    Receive {
+        offset: u64,
+        data: &'a [u8],
+    },
+    Write {
+        rkey: u32,
+        va: u64,
+        data: &'a [u8],
+    },
+    Read {
+        rkey: u32,
+        va: u64,
+        len: u32,
+    },
+    CompareSwap {
+        rkey: u32,
+        va: u64,
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        rkey: u32,
+        va: u64,
+        add: u64,
+    },
     Nothing,
 }
 
@@ -45,11 +69,27 @@ impl Reference {
         for work in &flow.works {
             starts.push(starts[starts.len() - 1] + flow.packets(work));
         }
-        let mut memory: HashMap<u32, (u64, Vec<u8>)> =
-            flow.regions.iter().map(|r| (r.rkey, (r.base, r.bytes.clone()))).collect();
-        let results = flow.works.iter().map(|work| run(&mut memory, work)).collect();
-        let last = memory.into_iter().map(|(rkey, (_, bytes))| (rkey, bytes)).collect();
-        Self { flow, starts, results, last, executed: 0 }
+        let mut memory: HashMap<u32, (u64, Vec<u8>)> = flow
+            .regions
+            .iter()
+            .map(|r| (r.rkey, (r.base, r.bytes.clone())))
+            .collect();
+        let results = flow
+            .works
+            .iter()
+            .map(|work| run(&mut memory, work))
+            .collect();
+        let last = memory
+            .into_iter()
+            .map(|(rkey, (_, bytes))| (rkey, bytes))
+            .collect();
+        Self {
+            flow,
+            starts,
+            results,
+            last,
+            executed: 0,
+        }
     }
 
     /// The program.
@@ -111,7 +151,12 @@ impl Reference {
 
     /// What an atomic should find.
     pub fn found(&self, index: usize) -> u64 {
-        u64::from_le_bytes(self.results[index].as_slice().try_into().expect("an atomic"))
+        u64::from_le_bytes(
+            self.results[index]
+                .as_slice()
+                .try_into()
+                .expect("an atomic"),
+        )
     }
 
     /// The memory of region `rkey` after the whole program.
@@ -122,8 +167,9 @@ impl Reference {
     /// Judges what the responder does on request packet `psn`; the work it belongs to comes back, and
     /// whether the deed is new (anything but a repeated READ).
     pub fn judge(&self, psn: u32, deed: Deed<'_>) -> Result<(usize, bool), Violation> {
-        let packet =
-            self.packet_of(psn).ok_or_else(|| format!("psn {psn:06x} was never sent: {deed:?}"))?;
+        let packet = self
+            .packet_of(psn)
+            .ok_or_else(|| format!("psn {psn:06x} was never sent: {deed:?}"))?;
         let (index, part) = self.locate(packet);
         let work = &self.flow.works[index];
         let new = packet == self.executed;
@@ -134,11 +180,15 @@ impl Reference {
             ));
         }
         if new && part != 0 && work.op.is_read() {
-            return Err(format!("READ {index} begins in its middle, at packet {part}"));
+            return Err(format!(
+                "READ {index} begins in its middle, at packet {part}"
+            ));
         }
         let due = self.due(index, part);
         if due != deed {
-            return Err(format!("work {index} packet {part}: executed {deed:?}, should be {due:?}"));
+            return Err(format!(
+                "work {index} packet {part}: executed {deed:?}, should be {due:?}"
+            ));
         }
         Ok((index, new))
     }
@@ -147,7 +197,11 @@ impl Reference {
     pub fn carried_out(&mut self) -> bool {
         let (index, _) = self.locate(self.executed);
         let takes_span = self.flow.works[index].op.is_read();
-        self.executed = if takes_span { self.starts[index + 1] } else { self.executed + 1 };
+        self.executed = if takes_span {
+            self.starts[index + 1]
+        } else {
+            self.executed + 1
+        };
         self.executed == self.starts[index + 1]
     }
 
@@ -161,16 +215,24 @@ impl Reference {
             return Ok(());
         }
         let works = &self.flow.works;
-        let Op::Read { va, rkey } = works[index].op else { return Err("not a READ".into()) };
+        let Op::Read { va, rkey } = works[index].op else {
+            return Err("not a READ".into());
+        };
         if placed.len() != due.len() {
-            return Err(format!("READ {index} placed {} of {} bytes", placed.len(), due.len()));
+            return Err(format!(
+                "READ {index} placed {} of {} bytes",
+                placed.len(),
+                due.len()
+            ));
         }
         let racing = || works[index + 1..].iter().take_while(|work| !work.fence);
         for (at, (&got, &want)) in placed.iter().zip(due).enumerate() {
-            let explained = got == want
-                || racing().any(|work| self.leaves(work, rkey, va + at as u64, got));
+            let explained =
+                got == want || racing().any(|work| self.leaves(work, rkey, va + at as u64, got));
             if !explained {
-                return Err(format!("READ {index} byte {at} is {got:#04x}, should be {want:#04x}"));
+                return Err(format!(
+                    "READ {index} byte {at} is {got:#04x}, should be {want:#04x}"
+                ));
             }
         }
         Ok(())
@@ -178,14 +240,23 @@ impl Reference {
 
     fn leaves(&self, work: &Work, rkey: u32, va: u64, byte: u8) -> bool {
         match work.op {
-            Op::Write { va: to, rkey: key } | Op::WriteImm { va: to, rkey: key, .. } => {
+            Op::Write { va: to, rkey: key }
+            | Op::WriteImm {
+                va: to, rkey: key, ..
+            } => {
                 key == rkey
-                    && va.checked_sub(to).and_then(|i| work.payload.get(i as usize)) == Some(&byte)
+                    && va
+                        .checked_sub(to)
+                        .and_then(|i| work.payload.get(i as usize))
+                        == Some(&byte)
             }
             // Its new value depends on those before it; which bytes it touches is enough here.
-            Op::CompareSwap { va: to, rkey: key, .. } | Op::FetchAdd { va: to, rkey: key, .. } => {
-                key == rkey && (to..to + 8).contains(&va)
+            Op::CompareSwap {
+                va: to, rkey: key, ..
             }
+            | Op::FetchAdd {
+                va: to, rkey: key, ..
+            } => key == rkey && (to..to + 8).contains(&va),
             _ => false,
         }
     }
@@ -199,21 +270,42 @@ impl Reference {
                     return Deed::Nothing;
                 }
                 let data = &work.payload[offset as usize..(offset + len) as usize];
-                Deed::Receive { offset: offset.into(), data }
+                Deed::Receive {
+                    offset: offset.into(),
+                    data,
+                }
             }
-            Op::Write { .. } | Op::WriteImm { .. } | Op::Read { .. } if work.len == 0 => Deed::Nothing,
+            Op::Write { .. } | Op::WriteImm { .. } | Op::Read { .. } if work.len == 0 => {
+                Deed::Nothing
+            }
             Op::Write { va, rkey } | Op::WriteImm { va, rkey, .. } => {
                 let (offset, len) = self.span(index, part);
                 let data = &work.payload[offset as usize..(offset + len) as usize];
-                Deed::Write { rkey, va: va + u64::from(offset), data }
+                Deed::Write {
+                    rkey,
+                    va: va + u64::from(offset),
+                    data,
+                }
             }
             Op::Read { va, rkey } => {
                 let (offset, _) = self.span(index, part);
-                Deed::Read { rkey, va: va + u64::from(offset), len: work.len - offset }
+                Deed::Read {
+                    rkey,
+                    va: va + u64::from(offset),
+                    len: work.len - offset,
+                }
             }
-            Op::CompareSwap { va, rkey, compare, swap } => {
-                Deed::CompareSwap { rkey, va, compare, swap }
-            }
+            Op::CompareSwap {
+                va,
+                rkey,
+                compare,
+                swap,
+            } => Deed::CompareSwap {
+                rkey,
+                va,
+                compare,
+                swap,
+            },
             Op::FetchAdd { va, rkey, add } => Deed::FetchAdd { rkey, va, add },
         }
     }
@@ -236,9 +328,17 @@ fn run(memory: &mut Regions, work: &Work) -> Vec<u8> {
         Op::Read { va, rkey } => {
             slice(memory, rkey, va, work.len as usize).map_or_else(Vec::new, |bytes| bytes.to_vec())
         }
-        Op::CompareSwap { va, rkey, compare, swap } => {
-            exchange(memory, rkey, va, |old| if old == compare { swap } else { old })
-        }
+        Op::CompareSwap {
+            va,
+            rkey,
+            compare,
+            swap,
+        } => exchange(
+            memory,
+            rkey,
+            va,
+            |old| if old == compare { swap } else { old },
+        ),
         Op::FetchAdd { va, rkey, add } => exchange(memory, rkey, va, |old| old.wrapping_add(add)),
     }
 }
@@ -251,7 +351,9 @@ fn slice(memory: &mut Regions, rkey: u32, va: u64, len: usize) -> Option<&mut [u
 
 /// Changes eight bytes; what was there comes back.
 fn exchange(memory: &mut Regions, rkey: u32, va: u64, new: impl Fn(u64) -> u64) -> Vec<u8> {
-    let Some(bytes) = slice(memory, rkey, va, 8) else { return vec![0; 8] };
+    let Some(bytes) = slice(memory, rkey, va, 8) else {
+        return vec![0; 8];
+    };
     let old = u64::from_le_bytes((&*bytes).try_into().expect("eight bytes"));
     bytes.copy_from_slice(&new(old).to_le_bytes());
     old.to_le_bytes().to_vec()

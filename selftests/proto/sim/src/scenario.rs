@@ -5,10 +5,22 @@
 
 mod generate;
 
-use crate::agenda::Nanos;
-use crate::link::{BurstLoss, Corrupt, Cut, Delay, DropNth, Duplicate, Link, Loss, Reorder};
-use crate::program::Flow;
-use crate::rng::Rng;
+use crate::{
+    agenda::Nanos,
+    link::{
+        BurstLoss,
+        Corrupt,
+        Cut,
+        Delay,
+        DropNth,
+        Duplicate,
+        Link,
+        Loss,
+        Reorder, //
+    },
+    program::Flow,
+    rng::Rng, //
+};
 
 /// What kind of trouble a scenario brings, hence what may come of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +30,9 @@ pub enum Family {
     /// Loss, copies, damage, delay, late receives, senders that cannot send, but never more bad luck
     /// than the retries allow: everything succeeds.
     Rough,
-    /// One work is wrong in some way and fails as it should.
+    /// One work is wrong in some way, or loses the right to what it does, and fails as it should.
     Refusal,
-    /// The link is cut: retries end after exactly `retry_cnt`.
+    /// The link is cut, or one end goes to the error state: retries end after exactly `retry_cnt`.
     Death,
     /// A receive is never posted: RNR retries end after exactly `rnr_retry`.
     Starved,
@@ -40,8 +52,12 @@ pub enum Fate {
         /// Statuses by their `ib_wc_status` number.
         statuses: &'static [u32],
     },
-    /// Some succeed, one may fail for lack of answers, the rest is flushed.
-    May,
+    /// Some succeed, one may fail for lack of answers or with one of the statuses, the rest is
+    /// flushed.
+    May {
+        /// Statuses by their `ib_wc_status` number.
+        statuses: &'static [u32],
+    },
 }
 
 /// A node of a link, before it is built.
@@ -124,7 +140,10 @@ impl Scenario {
             lag: 0,
             incidents: Vec::new(),
         };
-        let link = vec![NodePlan::Delay { latency: 5_000, jitter: 0 }];
+        let link = vec![NodePlan::Delay {
+            latency: 5_000,
+            jitter: 0,
+        }];
         Self {
             seed: 0,
             family: Family::Clean,
@@ -136,23 +155,27 @@ impl Scenario {
 
     /// Builds the link that leaves host `side`.
     pub fn link(&self, side: usize, rng: &mut Rng) -> Link {
-        self.links[side].iter().fold(Link::new(), |link, &node| match node {
-            NodePlan::Delay { latency, jitter } => {
-                link.through(Delay::new(latency, jitter, rng.fork()))
-            }
-            NodePlan::Loss { per_mille } => link.through(Loss::new(per_mille, rng.fork())),
-            NodePlan::BurstLoss { per_mille, longest } => {
-                link.through(BurstLoss::new(per_mille, longest, rng.fork()))
-            }
-            NodePlan::Duplicate { per_mille, longest } => {
-                link.through(Duplicate::new(per_mille, longest, rng.fork()))
-            }
-            NodePlan::Reorder { per_mille, longest } => {
-                link.through(Reorder::new(per_mille, longest, rng.fork()))
-            }
-            NodePlan::Corrupt { per_mille } => link.through(Corrupt::new(per_mille, rng.fork())),
-            NodePlan::DropNth { n } => link.through(DropNth::new(n)),
-            NodePlan::Cut { from } => link.through(Cut::new(from)),
-        })
+        self.links[side]
+            .iter()
+            .fold(Link::new(), |link, &node| match node {
+                NodePlan::Delay { latency, jitter } => {
+                    link.through(Delay::new(latency, jitter, rng.fork()))
+                }
+                NodePlan::Loss { per_mille } => link.through(Loss::new(per_mille, rng.fork())),
+                NodePlan::BurstLoss { per_mille, longest } => {
+                    link.through(BurstLoss::new(per_mille, longest, rng.fork()))
+                }
+                NodePlan::Duplicate { per_mille, longest } => {
+                    link.through(Duplicate::new(per_mille, longest, rng.fork()))
+                }
+                NodePlan::Reorder { per_mille, longest } => {
+                    link.through(Reorder::new(per_mille, longest, rng.fork()))
+                }
+                NodePlan::Corrupt { per_mille } => {
+                    link.through(Corrupt::new(per_mille, rng.fork()))
+                }
+                NodePlan::DropNth { n } => link.through(DropNth::new(n)),
+                NodePlan::Cut { from } => link.through(Cut::new(from)),
+            })
     }
 }

@@ -2,10 +2,18 @@
 
 //! What is known of one flow, and the judge of its completions.
 
-use crate::observer::Observer;
-use crate::program::{Op, Work};
-use crate::reference::{Reference, Violation};
-use crate::scenario::Fate;
+use crate::{
+    observer::Observer,
+    program::{
+        Op,
+        Work, //
+    },
+    reference::{
+        Reference,
+        Violation, //
+    },
+    scenario::Fate, //
+};
 
 /// Completion statuses by their `ib_wc_status` number.
 #[allow(missing_docs)]
@@ -72,7 +80,15 @@ impl Watch {
     /// Watches a flow that has not begun.
     pub fn new(reference: Reference, fate: Fate) -> Self {
         let observer = Observer::new(&reference);
-        Self { reference, observer, fate, completed: 0, failed: None, taken: 0, received: 0 }
+        Self {
+            reference,
+            observer,
+            fate,
+            completed: 0,
+            failed: None,
+            taken: 0,
+            received: 0,
+        }
     }
 
     /// Works completed.
@@ -99,7 +115,10 @@ impl Watch {
     pub fn work_done(&mut self, done: WorkDone<'_>, about: Circumstances) -> Result<(), Violation> {
         let index = done.index;
         if index != self.completed {
-            return Err(format!("work {index} completed while {} is due", self.completed));
+            return Err(format!(
+                "work {index} completed while {} is due",
+                self.completed
+            ));
         }
         let Some(work) = self.reference.flow().works.get(index) else {
             return Err(format!("work {index} completed, there is none"));
@@ -141,7 +160,9 @@ impl Watch {
         }
         let op = reference.flow().works[index].op;
         if op.takes_credit() && !self.observer.settled(reference, index) {
-            return Err(format!("work {index} succeeded before its responses were delivered"));
+            return Err(format!(
+                "work {index} succeeded before its responses were delivered"
+            ));
         }
         if op.is_read() {
             reference.judge_read(index, placed)?;
@@ -163,19 +184,27 @@ impl Watch {
             };
         }
         if let Some(failed) = self.failed {
-            return Err(format!("work {index} failed with {status} after {failed} did"));
+            return Err(format!(
+                "work {index} failed with {status} after {failed} did"
+            ));
         }
         let settings = &self.reference.flow().settings;
         if status == status::RETRY_EXCEEDED {
             let retries = self.observer.retries();
             if !retries.contains(&settings.retry_cnt.into()) {
-                return Err(format!("given up after {retries:?} retries, not {}", settings.retry_cnt));
+                return Err(format!(
+                    "given up after {retries:?} retries, not {}",
+                    settings.retry_cnt
+                ));
             }
         }
         if status == status::RNR_RETRY_EXCEEDED {
             let naks = self.observer.rnr_naks();
             if settings.rnr_retry == 7 || naks != u32::from(settings.rnr_retry) + 1 {
-                return Err(format!("given up after {naks} RNR NAKs, not {}", settings.rnr_retry));
+                return Err(format!(
+                    "given up after {naks} RNR NAKs, not {}",
+                    settings.rnr_retry
+                ));
             }
         }
         let silent = status == status::RETRY_EXCEEDED && (about.harmed || about.peer_dead);
@@ -185,12 +214,17 @@ impl Watch {
                 (index == work && statuses.contains(&status))
                     || (index <= work && silent && about.peer_dead)
             }
-            Fate::May => silent || status == status::RNR_RETRY_EXCEEDED,
+            Fate::May { statuses } => {
+                silent || status == status::RNR_RETRY_EXCEEDED || statuses.contains(&status)
+            }
         };
         if expected {
             return Ok(());
         }
-        Err(format!("work {index} failed with status {status}; fate was {:?}", self.fate))
+        Err(format!(
+            "work {index} failed with status {status}; fate was {:?}",
+            self.fate
+        ))
     }
 
     /// The responder took one more receive for this flow.
@@ -220,7 +254,9 @@ impl Watch {
     ) -> Result<(), Violation> {
         let due = self.receive_due(&self.reference.flow().works[index]);
         if done != due {
-            return Err(format!("message {index} completed {done:?}, should be {due:?}"));
+            return Err(format!(
+                "message {index} completed {done:?}, should be {due:?}"
+            ));
         }
         self.received += usize::from(done.is_some());
         Ok(())
@@ -247,11 +283,19 @@ impl Watch {
         };
         match work.op {
             Op::Send => Some(done),
-            Op::SendImm(imm) => Some(ReceiveDone { imm: Some(imm), ..done }),
-            Op::SendInv(key) => Some(ReceiveDone { invalidated: Some(key), ..done }),
-            Op::WriteImm { imm, .. } => {
-                Some(ReceiveDone { imm: Some(imm), by_write: true, ..done })
-            }
+            Op::SendImm(imm) => Some(ReceiveDone {
+                imm: Some(imm),
+                ..done
+            }),
+            Op::SendInv(key) => Some(ReceiveDone {
+                invalidated: Some(key),
+                ..done
+            }),
+            Op::WriteImm { imm, .. } => Some(ReceiveDone {
+                imm: Some(imm),
+                by_write: true,
+                ..done
+            }),
             _ => None,
         }
     }
@@ -264,6 +308,12 @@ impl Watch {
             Op::WriteImm { .. } => reference.start(index + 1) <= executed,
             _ => work.op.takes_receive() && reference.start(index) < executed,
         };
-        reference.flow().works.iter().enumerate().filter(|&pair| begun(pair)).count()
+        reference
+            .flow()
+            .works
+            .iter()
+            .enumerate()
+            .filter(|&pair| begun(pair))
+            .count()
     }
 }

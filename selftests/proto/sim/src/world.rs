@@ -2,15 +2,36 @@
 
 //! The world: hosts, links, and the passing of time.
 
-use crate::agenda::{Agenda, Nanos, MICROSECOND, SECOND};
-use crate::end::{End, Sent};
-use crate::frame::Frame;
-use crate::link::{Link, Parcel, Patience};
-use crate::packet::Packet;
-use crate::reference::{Reference, Violation};
-use crate::rng::Rng;
-use crate::scenario::{Family, Incident, Scenario};
-use crate::watch::Watch;
+use crate::{
+    agenda::{
+        Agenda,
+        Nanos,
+        MICROSECOND,
+        SECOND, //
+    },
+    end::{
+        End,
+        Sent, //
+    },
+    frame::Frame,
+    link::{
+        Link,
+        Parcel,
+        Patience, //
+    },
+    packet::Packet,
+    reference::{
+        Reference,
+        Violation, //
+    },
+    rng::Rng,
+    scenario::{
+        Family,
+        Incident,
+        Scenario, //
+    },
+    watch::Watch, //
+};
 
 /// A scenario may last so long.
 const LONGEST: Nanos = 3_000 * SECOND;
@@ -109,7 +130,9 @@ pub fn run<'a>(scenario: &'a Scenario, trace: Option<Trace<'a>>) -> Result<Tally
         if events > MOST_EVENTS || world.agenda.now() > LONGEST {
             return Err(world.failure("the scenario does not end".into()));
         }
-        world.happen(event).map_err(|violation| world.failure(violation))?;
+        world
+            .happen(event)
+            .map_err(|violation| world.failure(violation))?;
     }
     world.finish().map_err(|violation| world.failure(violation))
 }
@@ -131,7 +154,13 @@ impl<'a> World<'a> {
                 agenda.at(receive.at, Event::Receive { end: index });
             }
             for &(at, incident) in &plan.incidents {
-                agenda.at(at, Event::Incident { end: index, incident });
+                agenda.at(
+                    at,
+                    Event::Incident {
+                        end: index,
+                        incident,
+                    },
+                );
             }
         }
         let count = ends.len();
@@ -139,7 +168,9 @@ impl<'a> World<'a> {
             scenario,
             agenda,
             links,
-            patience: scenario.patience.map_or_else(Patience::endless, Patience::limited),
+            patience: scenario
+                .patience
+                .map_or_else(Patience::endless, Patience::limited),
             ends,
             watches,
             pumped: vec![false; count],
@@ -204,7 +235,10 @@ impl<'a> World<'a> {
         }
         let (own, peer) = pair(&mut self.watches, end);
         if packet.is_response() {
-            if own.observer.response_delivered(now, &own.reference, &packet) {
+            if own
+                .observer
+                .response_delivered(now, &own.reference, &packet)
+            {
                 self.patience.renew(end);
             }
         } else {
@@ -219,13 +253,19 @@ impl<'a> World<'a> {
     /// Lets an end send what it has to send.
     fn pump(&mut self, now: Nanos, end: usize) -> Result<(), Violation> {
         let (own, _) = pair(&mut self.watches, end);
-        let Sent { frames, more, answered } = self.ends[end].transmit(now, own)?;
+        let Sent {
+            frames,
+            more,
+            answered,
+        } = self.ends[end].transmit(now, own)?;
         for frame in frames {
             self.send(now, end, frame)?;
         }
         if answered && !self.ends[end].is_dead() {
             let (_, peer) = pair(&mut self.watches, end);
-            peer.observer.responder_idle().map_err(|v| format!("end {end}: {v}"))?;
+            peer.observer
+                .responder_idle()
+                .map_err(|v| format!("end {end}: {v}"))?;
         }
         if more {
             self.request_pump(end);
@@ -248,7 +288,13 @@ impl<'a> World<'a> {
         }
         .map_err(|violation| format!("end {end} sent {packet}: {violation}"))?;
         for Parcel { at, frame } in self.links[end & 1].carry(now, frame, &mut self.patience) {
-            self.agenda.at(at, Event::Arrive { end: end ^ 1, frame });
+            self.agenda.at(
+                at,
+                Event::Arrive {
+                    end: end ^ 1,
+                    frame,
+                },
+            );
         }
         Ok(())
     }
@@ -270,7 +316,9 @@ impl<'a> World<'a> {
         if !self.pumped[end] {
             // Nothing to send: whatever is open now must end by itself.
             let (own, _) = pair(&mut self.watches, end);
-            self.ends[end].check(own).map_err(|v| format!("end {end}: {v}"))?;
+            self.ends[end]
+                .check(own)
+                .map_err(|v| format!("end {end}: {v}"))?;
         }
         self.rearm(end);
         Ok(())
@@ -284,8 +332,13 @@ impl<'a> World<'a> {
         self.deadlines[end] = due;
         if let Some(deadline) = due {
             // Timers are late now and then.
-            let late = if self.rng.chance(200) { self.rng.below(3 * MICROSECOND) } else { 0 };
-            self.agenda.at(deadline + late, Event::Timer { end, deadline });
+            let late = if self.rng.chance(200) {
+                self.rng.below(3 * MICROSECOND)
+            } else {
+                0
+            };
+            self.agenda
+                .at(deadline + late, Event::Timer { end, deadline });
         }
     }
 
@@ -304,7 +357,11 @@ impl<'a> World<'a> {
     }
 
     fn failure(&self, violation: Violation) -> Failure {
-        Failure { seed: self.scenario.seed, at: self.agenda.now(), violation }
+        Failure {
+            seed: self.scenario.seed,
+            at: self.agenda.now(),
+            violation,
+        }
     }
 
     /// Nothing will happen any more: is all done that had to be done?
@@ -325,7 +382,11 @@ impl<'a> World<'a> {
             }
             self.ends[index ^ 1].memory_is(&watch.reference)?;
             if watch.taken() != watch.received() {
-                return Err(format!("{} receives taken, {} done", watch.taken(), watch.received()));
+                return Err(format!(
+                    "{} receives taken, {} done",
+                    watch.taken(),
+                    watch.received()
+                ));
             }
             if self.scenario.family == Family::Clean && watch.observer.resent() > 0 {
                 return Err(format!(
@@ -342,6 +403,8 @@ impl<'a> World<'a> {
 
 /// The watches of the flow that `end` requests, and of the one that it responds to.
 fn pair(watches: &mut [Watch], end: usize) -> (&mut Watch, &mut Watch) {
-    let [own, peer] = watches.get_disjoint_mut([end, end ^ 1]).expect("ends come in pairs");
+    let [own, peer] = watches
+        .get_disjoint_mut([end, end ^ 1])
+        .expect("ends come in pairs");
     (own, peer)
 }

@@ -2,9 +2,20 @@
 
 //! Every packet of every operation is lost once, in either direction.
 
-use rrxe_sim::program::{Flow, Op, Settings, Work};
-use rrxe_sim::scenario::{Family, NodePlan, Scenario};
-use rrxe_sim::world;
+use rrxe_sim::{
+    program::{
+        Flow,
+        Op,
+        Settings,
+        Work, //
+    },
+    scenario::{
+        Family,
+        NodePlan,
+        Scenario, //
+    },
+    world, //
+};
 
 const RKEY: u32 = Flow::RKEY;
 const VA: u64 = Flow::BASE;
@@ -16,10 +27,26 @@ fn operations() -> Vec<Op> {
         Op::SendImm(imm),
         Op::SendInv(Flow::SPARE),
         Op::Write { va: VA, rkey: RKEY },
-        Op::WriteImm { va: VA + 3, rkey: RKEY, imm },
-        Op::Read { va: VA + 1, rkey: RKEY },
-        Op::CompareSwap { va: VA, rkey: RKEY, compare: 0, swap: 5 },
-        Op::FetchAdd { va: VA + 8, rkey: RKEY, add: 9 },
+        Op::WriteImm {
+            va: VA + 3,
+            rkey: RKEY,
+            imm,
+        },
+        Op::Read {
+            va: VA + 1,
+            rkey: RKEY,
+        },
+        Op::CompareSwap {
+            va: VA,
+            rkey: RKEY,
+            compare: 0,
+            swap: 5,
+        },
+        Op::FetchAdd {
+            va: VA + 8,
+            rkey: RKEY,
+            add: 9,
+        },
     ]
 }
 
@@ -47,14 +74,22 @@ fn lose_each(what: &str, settings: Settings, works: &[Work]) {
 fn one_message_alone() {
     for op in operations() {
         for len in [0, 1, 255, 256, 257, 512, 767, 2048] {
-            lose_each(&format!("{op:?} of {len}"), Settings::PLAIN, &[Work::new(op, len)]);
+            lose_each(
+                &format!("{op:?} of {len}"),
+                Settings::PLAIN,
+                &[Work::new(op, len)],
+            );
         }
     }
 }
 
 #[test]
 fn one_message_in_a_small_window() {
-    let settings = Settings { window_packets: 2, window_bytes: 512, ..Settings::PLAIN };
+    let settings = Settings {
+        window_packets: 2,
+        window_bytes: 512,
+        ..Settings::PLAIN
+    };
     for op in operations() {
         lose_each(&format!("{op:?}"), settings, &[Work::new(op, 1500)]);
     }
@@ -75,7 +110,11 @@ fn every_operation_after_every_other() {
 
 #[test]
 fn one_read_at_a_time() {
-    let settings = Settings { max_rd_atomic: 1, max_dest_rd_atomic: 1, ..Settings::PLAIN };
+    let settings = Settings {
+        max_rd_atomic: 1,
+        max_dest_rd_atomic: 1,
+        ..Settings::PLAIN
+    };
     let works: Vec<Work> = operations()
         .into_iter()
         .filter(|op| op.takes_credit())

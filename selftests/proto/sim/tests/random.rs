@@ -2,8 +2,13 @@
 
 //! Many random scenarios. `RRXE_SCENARIOS` sets how many, `RRXE_SEED` the first seed.
 
-use rrxe_sim::scenario::Scenario;
-use rrxe_sim::world::{self, Tally};
+use rrxe_sim::{
+    scenario::Scenario,
+    world::{
+        self,
+        Tally, //
+    }, //
+};
 
 fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))

@@ -744,6 +744,24 @@ fn a_read_response_longer_or_shorter_than_asked_is_bad() {
 
 // PROTOCOL requirement 6.
 #[test]
+fn data_with_a_nak_acknowledges_nothing_before_a_gap() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 1);
+    rig.post(READ, 1);
+    rig.post(READ, 1);
+    rig.send();
+    let placement = rig.respond(Response::Read {
+        psn: psn(FIRST + 2),
+        position: Position::Only,
+        aeth: Some(Aeth::new(Syndrome::Nak(NakCode::RemoteAccess), Msn::ZERO)),
+        len: 1,
+    });
+    assert_eq!(placement, Placement::Dropped(DropReason::Malformed));
+    assert_eq!(rig.statuses(), []);
+}
+
+// PROTOCOL requirement 6.
+#[test]
 fn a_response_of_the_wrong_kind_is_bad_and_acknowledges_nothing() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 1);
@@ -988,6 +1006,18 @@ fn an_rnr_nak_is_heeded_between_a_timeout_and_the_packet_sent_again() {
     rig.rnr(FIRST, 25);
     assert_eq!(rig.expire(), Duration::from_nanos(61_440_000));
     assert_eq!(rig.send_psns(), [FIRST]);
+}
+
+#[test]
+fn an_rnr_nak_is_heeded_between_a_sequence_nak_and_the_packet_sent_again() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 1);
+    rig.post(Operation::Send, 1);
+    rig.send();
+    rig.nak(FIRST, NakCode::Sequence);
+    rig.rnr(FIRST, 25);
+    assert_eq!(rig.send_psns(), []);
+    assert_eq!(rig.expire(), Duration::from_nanos(61_440_000));
 }
 
 // PROTOCOL requirement 5.

@@ -2,26 +2,63 @@
 
 //! The receive side of an end: executes requests, sends responses, completes receives.
 
-use rrxe_proto::psn::Psn;
-use rrxe_proto::rc::{
-    Action, AtomicOp, Done, Event, ExecError, ReceiveCompletion, ReceiveConfig, Responder,
-    ResponsePlan, Saved, Task, TaskKind,
+use rrxe_proto::{
+    psn::Psn,
+    rc::{
+        Action,
+        AtomicOp,
+        Done,
+        Event,
+        ExecError,
+        ReceiveCompletion,
+        ReceiveConfig,
+        Responder,
+        ResponsePlan,
+        Saved,
+        Task,
+        TaskKind, //
+    },
+    status::{
+        WcOpcode,
+        WcStatus, //
+    },
+    timers::RnrTimer,
+    wire::Headers,
+    Access,
+    Key,
+    Pkey, //
 };
-use rrxe_proto::status::{WcOpcode, WcStatus};
-use rrxe_proto::timers::RnrTimer;
-use rrxe_proto::wire::Headers;
-use rrxe_proto::{Access, Key, Pkey};
 
-use super::asking::{mtu, qpn, Burst};
-use crate::agenda::Nanos;
-use crate::frame::Frame;
-use crate::memory::{Memory, Refused};
-use crate::program::{Flow, Receive};
-use crate::queue::ReceiveRing;
-use crate::reference::{Deed, Reference, Violation};
-use crate::rng::Rng;
-use crate::scenario::EndPlan;
-use crate::watch::{ReceiveDone, Watch};
+use super::asking::{
+    mtu,
+    qpn,
+    Burst, //
+};
+use crate::{
+    agenda::Nanos,
+    frame::Frame,
+    memory::{
+        Memory,
+        Refused,
+        Rights, //
+    },
+    program::{
+        Flow,
+        Receive, //
+    },
+    queue::ReceiveRing,
+    reference::{
+        Deed,
+        Reference,
+        Violation, //
+    },
+    rng::Rng,
+    scenario::EndPlan,
+    watch::{
+        ReceiveDone,
+        Watch, //
+    }, //
+};
 
 /// The receive side of an end.
 #[derive(Debug)]
@@ -52,7 +89,12 @@ impl Answering {
         let settings = &flow.settings;
         let mut memory = Memory::default();
         for region in &flow.regions {
-            memory.register(region.rkey, region.base, region.bytes.clone(), region.rights);
+            memory.register(
+                region.rkey,
+                region.base,
+                region.bytes.clone(),
+                region.rights,
+            );
         }
         Self {
             engine: Responder::new(mtu(settings), Psn::truncate(settings.psn), config(flow)),
@@ -89,7 +131,9 @@ impl Answering {
         payload: &[u8],
         peer: &mut Watch,
     ) -> Result<Said, Violation> {
-        let action = self.engine.on_request(headers, &mut self.ring, &mut self.saved);
+        let action = self
+            .engine
+            .on_request(headers, &mut self.ring, &mut self.saved);
         for _ in 0..std::mem::take(&mut self.ring.taken) {
             peer.receive_taken()?;
         }
@@ -158,30 +202,55 @@ impl Answering {
                 if len as usize != payload.len() {
                     return Err(format!("{len} of {} bytes received", payload.len()));
                 }
-                judge(Deed::Receive { offset: offset.into(), data: payload })?;
+                judge(Deed::Receive {
+                    offset: offset.into(),
+                    data: payload,
+                })?;
                 done
             }
-            TaskKind::Write { rkey: Key(rkey), va, len, remaining } => {
+            TaskKind::Write {
+                rkey: Key(rkey),
+                va,
+                len,
+                remaining,
+            } => {
                 if len as usize != payload.len() || remaining < len {
                     return Err(format!("{len} of {} bytes written", payload.len()));
                 }
-                judge(Deed::Write { rkey, va, data: payload })?;
-                let place = self.memory.slice_mut(rkey, va, remaining.into(), |r| r.write);
+                judge(Deed::Write {
+                    rkey,
+                    va,
+                    data: payload,
+                })?;
+                let place = self
+                    .memory
+                    .slice_mut(rkey, va, remaining.into(), |r| r.write);
                 place.map_err(refused).map(|place| {
                     place[..payload.len()].copy_from_slice(payload);
                     Done::default()
                 })
             }
-            TaskKind::Read { rkey: Key(rkey), va, len } => {
+            TaskKind::Read {
+                rkey: Key(rkey),
+                va,
+                len,
+            } => {
                 judge(Deed::Read { rkey, va, len })?;
                 let bytes = self.memory.slice(rkey, va, len.into(), |r| r.read);
                 bytes.map_err(refused).and(done)
             }
-            TaskKind::Atomic { rkey: Key(rkey), va, op } => {
+            TaskKind::Atomic {
+                rkey: Key(rkey),
+                va,
+                op,
+            } => {
                 judge(match op {
-                    AtomicOp::CompareSwap { compare, swap } => {
-                        Deed::CompareSwap { rkey, va, compare, swap }
-                    }
+                    AtomicOp::CompareSwap { compare, swap } => Deed::CompareSwap {
+                        rkey,
+                        va,
+                        compare,
+                        swap,
+                    },
                     AtomicOp::FetchAdd { add } => Deed::FetchAdd { rkey, va, add },
                 })?;
                 let place = self.memory.slice_mut(rkey, va, 8, |r| r.atomic);
@@ -207,32 +276,41 @@ impl Answering {
     }
 
     /// Sends one plan of at most `budget` packets.
-    pub(super) fn transmit(
-        &mut self,
-        end: usize,
-        budget: u32,
-    ) -> Result<Option<Burst>, Violation> {
+    pub(super) fn transmit(&mut self, end: usize, budget: u32) -> Result<Option<Burst>, Violation> {
         let Some(plan) = self.engine.poll_transmit(budget, &mut self.saved) else {
             return Ok(None);
         };
         if plan.count() == 0 || plan.count() > budget {
-            return Err(format!("a plan of {} responses, budget {budget}", plan.count()));
+            return Err(format!(
+                "a plan of {} responses, budget {budget}",
+                plan.count()
+            ));
         }
         let mut data = Vec::new();
         if let ResponsePlan::Read(read) = &plan {
             if !read.is_empty() {
                 let Key(rkey) = read.rkey();
-                match self.memory.slice(rkey, read.va(), read.len().into(), |r| r.read) {
+                match self
+                    .memory
+                    .slice(rkey, read.va(), read.len().into(), |r| r.read)
+                {
                     Ok(bytes) => data.extend_from_slice(bytes),
                     Err(Refused) => {
                         self.engine.fail_read(read, &mut self.saved);
-                        return Ok(Some(Burst { frames: Vec::new(), whole: true }));
+                        return Ok(Some(Burst {
+                            frames: Vec::new(),
+                            whole: true,
+                        }));
                     }
                 }
             }
         }
         let unsent = self.rng.chance(self.unsent_per_mille);
-        let count = if unsent { self.rng.below(plan.count().into()) as u32 } else { plan.count() };
+        let count = if unsent {
+            self.rng.below(plan.count().into()) as u32
+        } else {
+            plan.count()
+        };
         let mut frames = Vec::new();
         for packet in plan.packets().take(count as usize) {
             let spec = packet.header(qpn(end ^ 1), Pkey::DEFAULT);
@@ -240,12 +318,20 @@ impl Answering {
             frames.push(Frame::new(end & 1, end ^ 1, &spec, payload));
         }
         if frames.len() != count as usize {
-            return Err(format!("a plan of {} responses has {}", plan.count(), frames.len()));
+            return Err(format!(
+                "a plan of {} responses has {}",
+                plan.count(),
+                frames.len()
+            ));
         }
         if unsent {
-            self.engine.unsent(&plan, plan.psn().wrapping_add(count), &mut self.saved);
+            self.engine
+                .unsent(&plan, plan.psn().wrapping_add(count), &mut self.saved);
         }
-        Ok(Some(Burst { frames, whole: !unsent }))
+        Ok(Some(Burst {
+            frames,
+            whole: !unsent,
+        }))
     }
 
     /// Whether memory is as the reference says it must be after the whole program.
@@ -253,7 +339,10 @@ impl Answering {
         for plan in &reference.flow().regions {
             let region = self.memory.region(plan.rkey).ok_or("a region is gone")?;
             if region.bytes != reference.last(plan.rkey) {
-                return Err(format!("region {:#x} differs from the reference", plan.rkey));
+                return Err(format!(
+                    "region {:#x} differs from the reference",
+                    plan.rkey
+                ));
             }
         }
         Ok(())
@@ -270,7 +359,9 @@ impl Answering {
         }
         let held = peer.taken() - peer.received();
         if flushed != held {
-            return Err(format!("{flushed} receives flushed, {held} were taken and not done"));
+            return Err(format!(
+                "{flushed} receives flushed, {held} were taken and not done"
+            ));
         }
         Ok(())
     }
@@ -284,8 +375,15 @@ fn config(flow: &Flow) -> ReceiveConfig {
     ReceiveConfig {
         max_dest_rd_atomic: flow.settings.max_dest_rd_atomic,
         min_rnr_timer: RnrTimer::truncate(flow.settings.min_rnr_timer),
-        access: Access::REMOTE | Access::LOCAL_WRITE,
+        access: access(flow.settings.access),
     }
+}
+
+fn access(rights: Rights) -> Access {
+    let part = |allowed, access| if allowed { access } else { Access::NONE };
+    part(rights.write, Access::REMOTE_WRITE)
+        | part(rights.read, Access::REMOTE_READ)
+        | part(rights.atomic, Access::REMOTE_ATOMIC)
 }
 
 fn receive_done(done: &ReceiveCompletion) -> ReceiveDone {

@@ -2,25 +2,49 @@
 
 //! The send side of an end: posts works, sends requests, takes in responses, reports completions.
 
-use rrxe_proto::mtu::PathMtu;
-use rrxe_proto::psn::Psn;
-use rrxe_proto::rc::{
-    Operation, Placement, Request, RequestFlags, Requester, Response, RetryLimit, SendConfig, Window,
+use rrxe_proto::{
+    mtu::PathMtu,
+    psn::Psn,
+    rc::{
+        Operation,
+        Placement,
+        Request,
+        RequestFlags,
+        Requester,
+        Response,
+        RetryLimit,
+        SendConfig,
+        Window, //
+    },
+    status::WcStatus,
+    time::Instant,
+    timers::AckTimeout,
+    wire::Headers,
+    Imm,
+    Key,
+    Pkey,
+    Qpn, //
 };
-use rrxe_proto::status::WcStatus;
-use rrxe_proto::time::Instant;
-use rrxe_proto::timers::AckTimeout;
-use rrxe_proto::wire::Headers;
-use rrxe_proto::{Imm, Key, Pkey, Qpn};
 
-use crate::agenda::Nanos;
-use crate::frame::Frame;
-use crate::program::{Flow, Op, Settings, Work};
-use crate::queue::SendRing;
-use crate::reference::Violation;
-use crate::rng::Rng;
-use crate::scenario::EndPlan;
-use crate::watch::{Circumstances, Watch, WorkDone};
+use crate::{
+    agenda::Nanos,
+    frame::Frame,
+    program::{
+        Flow,
+        Op,
+        Settings,
+        Work, //
+    },
+    queue::SendRing,
+    reference::Violation,
+    rng::Rng,
+    scenario::EndPlan,
+    watch::{
+        Circumstances,
+        Watch,
+        WorkDone, //
+    }, //
+};
 
 /// The send side of an end.
 #[derive(Debug)]
@@ -100,31 +124,53 @@ impl Asking {
         let index = plan.wqe().get() as usize;
         let work = &own.reference.flow().works[index];
         if plan.count() == 0 || plan.count() > budget {
-            return Err(format!("a plan of {} packets, budget {budget}", plan.count()));
+            return Err(format!(
+                "a plan of {} packets, budget {budget}",
+                plan.count()
+            ));
         }
         if work.local_fault && !work.op.takes_credit() {
             self.engine.fail(plan.wqe(), WcStatus::LocalProtection);
-            return Ok(Some(Burst { frames: Vec::new(), whole: true }));
+            return Ok(Some(Burst {
+                frames: Vec::new(),
+                whole: true,
+            }));
         }
         let unsent = self.rng.chance(self.unsent_per_mille);
-        let count = if unsent { self.rng.below(plan.count().into()) as u32 } else { plan.count() };
+        let count = if unsent {
+            self.rng.below(plan.count().into()) as u32
+        } else {
+            plan.count()
+        };
         let mut frames = Vec::new();
         for packet in plan.packets().take(count as usize) {
             let spec = packet.header(qpn(end ^ 1), Pkey::DEFAULT);
             let span = packet.offset as usize..packet.offset as usize + packet.len as usize;
-            let payload = if packet.len == 0 { &[][..] } else { &work.payload[span] };
+            let payload = if packet.len == 0 {
+                &[][..]
+            } else {
+                &work.payload[span]
+            };
             frames.push(Frame::new(end & 1, end, &spec, payload));
         }
         if frames.len() != count as usize {
-            return Err(format!("a plan of {} packets has {}", plan.count(), frames.len()));
+            return Err(format!(
+                "a plan of {} packets has {}",
+                plan.count(),
+                frames.len()
+            ));
         }
         if unsent {
-            self.engine.unsent(instant, plan.psn().wrapping_add(count), &self.ring);
+            self.engine
+                .unsent(instant, plan.psn().wrapping_add(count), &self.ring);
             if self.engine.next_deadline().is_none() {
                 return Err("packets are unsent and there is no deadline".into());
             }
         }
-        Ok(Some(Burst { frames, whole: !unsent }))
+        Ok(Some(Burst {
+            frames,
+            whole: !unsent,
+        }))
     }
 
     /// Takes in a response. What the engine made of it is told.
@@ -136,7 +182,9 @@ impl Asking {
         own: &Watch,
     ) -> Result<String, Violation> {
         let response = Response::from_headers(headers).ok_or("a response is not taken for one")?;
-        let placement = self.engine.on_response(Instant::from_nanos(now), &response, &self.ring);
+        let placement = self
+            .engine
+            .on_response(Instant::from_nanos(now), &response, &self.ring);
         let works = &own.reference.flow().works;
         match placement {
             Placement::Read { wqe, offset, len } => {
@@ -148,10 +196,16 @@ impl Asking {
                 }
                 let place = &mut self.placed[index];
                 if len as usize != payload.len() || !work.op.is_read() {
-                    return Err(format!("work {index}: {len} of {} bytes placed", payload.len()));
+                    return Err(format!(
+                        "work {index}: {len} of {} bytes placed",
+                        payload.len()
+                    ));
                 }
                 if offset as usize != place.len() {
-                    return Err(format!("READ {index}: placed at {offset}, {} is due", place.len()));
+                    return Err(format!(
+                        "READ {index}: placed at {offset}, {} is due",
+                        place.len()
+                    ));
                 }
                 place.extend_from_slice(payload);
                 if place.len() > work.len as usize {
@@ -212,6 +266,9 @@ impl Asking {
         if own.awaits_response() && settings.timeout != 0 && !armed {
             return Err("a response is awaited without a deadline".into());
         }
+        if own.observer.is_draining() && self.engine.is_drained() == own.awaits_response() {
+            return Err(format!("is_drained() is {}", self.engine.is_drained()));
+        }
         if self.engine.head().get() as usize != self.completed
             || self.engine.tail().get() as usize != self.posted
         {
@@ -238,7 +295,10 @@ pub fn config(settings: &Settings) -> SendConfig {
         retry: RetryLimit::from_retry_cnt(settings.retry_cnt),
         rnr_retry: RetryLimit::from_rnr_retry(settings.rnr_retry),
         max_rd_atomic: settings.max_rd_atomic,
-        window: Window { bytes: settings.window_bytes, packets: settings.window_packets },
+        window: Window {
+            bytes: settings.window_bytes,
+            packets: settings.window_packets,
+        },
     }
 }
 
@@ -248,17 +308,40 @@ pub fn request(work: &Work) -> Request {
         Op::Send => Operation::Send,
         Op::SendImm(imm) => Operation::SendImm(Imm(imm)),
         Op::SendInv(key) => Operation::SendInv(Key(key)),
-        Op::Write { va, rkey } => Operation::Write { va, rkey: Key(rkey) },
-        Op::WriteImm { va, rkey, imm } => {
-            Operation::WriteImm { va, rkey: Key(rkey), imm: Imm(imm) }
-        }
-        Op::Read { va, rkey } => Operation::Read { va, rkey: Key(rkey) },
-        Op::CompareSwap { va, rkey, compare, swap } => {
-            Operation::CompareSwap { va, rkey: Key(rkey), compare, swap }
-        }
-        Op::FetchAdd { va, rkey, add } => Operation::FetchAdd { va, rkey: Key(rkey), add },
+        Op::Write { va, rkey } => Operation::Write {
+            va,
+            rkey: Key(rkey),
+        },
+        Op::WriteImm { va, rkey, imm } => Operation::WriteImm {
+            va,
+            rkey: Key(rkey),
+            imm: Imm(imm),
+        },
+        Op::Read { va, rkey } => Operation::Read {
+            va,
+            rkey: Key(rkey),
+        },
+        Op::CompareSwap {
+            va,
+            rkey,
+            compare,
+            swap,
+        } => Operation::CompareSwap {
+            va,
+            rkey: Key(rkey),
+            compare,
+            swap,
+        },
+        Op::FetchAdd { va, rkey, add } => Operation::FetchAdd {
+            va,
+            rkey: Key(rkey),
+            add,
+        },
     };
-    let flags =
-        RequestFlags { signaled: work.signaled, solicited: work.solicited, fence: work.fence };
+    let flags = RequestFlags {
+        signaled: work.signaled,
+        solicited: work.solicited,
+        fence: work.fence,
+    };
     Request::new(operation, work.len, flags).expect("a valid work")
 }

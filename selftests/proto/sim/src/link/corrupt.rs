@@ -2,9 +2,15 @@
 
 //! A node that damages frames.
 
-use super::{Node, Parcel, Patience};
-use crate::frame::Frame;
-use crate::rng::Rng;
+use super::{
+    Node,
+    Parcel,
+    Patience, //
+};
+use crate::{
+    frame::Frame,
+    rng::Rng, //
+};
 
 /// Flips one to three bits anywhere between the BTH and the end of the ICRC.
 ///

@@ -2,9 +2,15 @@
 
 //! A node that takes time, and keeps the order of frames.
 
-use super::{Node, Parcel, Patience};
-use crate::agenda::Nanos;
-use crate::rng::Rng;
+use super::{
+    Node,
+    Parcel,
+    Patience, //
+};
+use crate::{
+    agenda::Nanos,
+    rng::Rng, //
+};
 
 /// Adds a latency and a jitter; frames do not overtake each other.
 pub struct Delay {
@@ -17,7 +23,12 @@ pub struct Delay {
 impl Delay {
     /// Delays by `latency` and up to `jitter` more.
     pub fn new(latency: Nanos, jitter: Nanos, rng: Rng) -> Self {
-        Self { latency, jitter, last: 0, rng }
+        Self {
+            latency,
+            jitter,
+            last: 0,
+            rng,
+        }
     }
 }
 

@@ -2,9 +2,15 @@
 
 //! A node that delivers some frames twice.
 
-use super::{Node, Parcel, Patience};
-use crate::agenda::Nanos;
-use crate::rng::Rng;
+use super::{
+    Node,
+    Parcel,
+    Patience, //
+};
+use crate::{
+    agenda::Nanos,
+    rng::Rng, //
+};
 
 /// Copies some frames; the copy arrives at the same time or later.
 pub struct Duplicate {
@@ -16,7 +22,11 @@ pub struct Duplicate {
 impl Duplicate {
     /// Copies `per_mille` of a thousand frames, the copy being late by up to `longest`.
     pub fn new(per_mille: u32, longest: Nanos, rng: Rng) -> Self {
-        Self { per_mille, longest, rng }
+        Self {
+            per_mille,
+            longest,
+            rng,
+        }
     }
 }
 

@@ -2,9 +2,15 @@
 
 //! Nodes that lose frames.
 
-use super::{Node, Parcel, Patience};
-use crate::agenda::Nanos;
-use crate::rng::Rng;
+use super::{
+    Node,
+    Parcel,
+    Patience, //
+};
+use crate::{
+    agenda::Nanos,
+    rng::Rng, //
+};
 
 /// Loses each frame with the same probability.
 pub struct Loss {
@@ -39,7 +45,12 @@ pub struct BurstLoss {
 impl BurstLoss {
     /// Begins a burst of 1 to `longest` frames with a probability of `per_mille` a frame.
     pub fn new(per_mille: u32, longest: u64, rng: Rng) -> Self {
-        Self { per_mille, longest, left: 0, rng }
+        Self {
+            per_mille,
+            longest,
+            left: 0,
+            rng,
+        }
     }
 }
 
@@ -67,7 +78,10 @@ pub struct DropNth {
 impl DropNth {
     /// Loses frame number `n`.
     pub fn new(n: u64) -> Self {
-        Self { left: n, spent: false }
+        Self {
+            left: n,
+            spent: false,
+        }
     }
 }
 

@@ -2,9 +2,15 @@
 
 //! A node in which some frames are overtaken by later ones.
 
-use super::{Node, Parcel, Patience};
-use crate::agenda::Nanos;
-use crate::rng::Rng;
+use super::{
+    Node,
+    Parcel,
+    Patience, //
+};
+use crate::{
+    agenda::Nanos,
+    rng::Rng, //
+};
 
 /// Holds some frames back.
 pub struct Reorder {
@@ -16,7 +22,11 @@ pub struct Reorder {
 impl Reorder {
     /// Holds `per_mille` of a thousand frames back for up to `longest`.
     pub fn new(per_mille: u32, longest: Nanos, rng: Rng) -> Self {
-        Self { per_mille, longest, rng }
+        Self {
+            per_mille,
+            longest,
+            rng,
+        }
     }
 }
 

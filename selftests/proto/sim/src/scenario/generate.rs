@@ -2,11 +2,31 @@
 
 //! From a seed to a scenario.
 
-use super::{EndPlan, Family, Fate, Incident, NodePlan, Scenario};
-use crate::agenda::{Nanos, MICROSECOND, MILLISECOND};
-use crate::memory::Rights;
-use crate::program::{Flow, Op, Receive, RegionPlan, Settings, Work};
-use crate::rng::Rng;
+use super::{
+    EndPlan,
+    Family,
+    Fate,
+    Incident,
+    NodePlan,
+    Scenario, //
+};
+use crate::{
+    agenda::{
+        Nanos,
+        MICROSECOND,
+        MILLISECOND, //
+    },
+    memory::Rights,
+    program::{
+        Flow,
+        Op,
+        Receive,
+        RegionPlan,
+        Settings,
+        Work, //
+    },
+    rng::Rng, //
+};
 
 /// The region that works use.
 const MAIN: u32 = 0x1000;
@@ -16,6 +36,9 @@ const READ_ONLY: u32 = 0x2000;
 const SPARE: u32 = 0x10_000;
 /// A key that names nothing.
 const NOWHERE: u32 = 0xdead_0000;
+
+/// Packets of the longest message.
+const LONGEST: u64 = 120;
 
 const BASE: u64 = 0x7f00_0000_1000;
 
@@ -75,27 +98,47 @@ impl Speed {
     fn random(rng: &mut Rng) -> Self {
         Self {
             latency: rng.range(200, 60 * MICROSECOND),
-            jitter: if rng.chance(500) { rng.below(20 * MICROSECOND) } else { 0 },
-            lag: if rng.chance(700) { rng.below(8 * MICROSECOND) } else { 0 },
+            jitter: if rng.chance(500) {
+                rng.below(20 * MICROSECOND)
+            } else {
+                0
+            },
+            lag: if rng.chance(700) {
+                rng.below(8 * MICROSECOND)
+            } else {
+                0
+            },
         }
     }
 
     fn delay(&self) -> NodePlan {
-        NodePlan::Delay { latency: self.latency, jitter: self.jitter }
+        NodePlan::Delay {
+            latency: self.latency,
+            jitter: self.jitter,
+        }
     }
 }
 
 fn end(rng: &mut Rng, family: Family, speed: &Speed, mtu: u32, busy: bool) -> EndPlan {
     let settings = settings(rng, family, mtu);
     let count = if busy { works_count(rng) } else { 0 };
-    let region_len = 8 * 1024 + mtu as usize * 24;
+    let packets = if mtu == 256 { LONGEST as usize } else { 20 };
+    let region_len = 8 * 1024 + mtu as usize * packets;
     let mut regions = vec![
-        RegionPlan { rkey: MAIN, base: BASE, bytes: rng.bytes(region_len), rights: Rights::ALL },
+        RegionPlan {
+            rkey: MAIN,
+            base: BASE,
+            bytes: rng.bytes(region_len),
+            rights: Rights::ALL,
+        },
         RegionPlan {
             rkey: READ_ONLY,
             base: BASE,
             bytes: rng.bytes(4096),
-            rights: Rights { read: true, ..Rights::NONE },
+            rights: Rights {
+                read: true,
+                ..Rights::NONE
+            },
         },
     ];
     let pace = rng.pick(&[0, 0, 500, 5 * MICROSECOND, 50 * MICROSECOND]);
@@ -126,10 +169,23 @@ fn end(rng: &mut Rng, family: Family, speed: &Speed, mtu: u32, busy: bool) -> En
         incidents.push((from + rng.below(2 * MILLISECOND), Incident::Resume));
     }
     EndPlan {
-        flow: Flow { settings, works, receives, regions },
-        fate: if family == Family::Lossy { Fate::May } else { Fate::Succeeds },
+        flow: Flow {
+            settings,
+            works,
+            receives,
+            regions,
+        },
+        fate: if family == Family::Lossy {
+            Fate::May { statuses: &[] }
+        } else {
+            Fate::Succeeds
+        },
         depth: rng.pick(&[1, 2, 4, 16, 64]),
-        unsent_per_mille: if rough && rng.chance(300) { rng.range(10, 300) as u32 } else { 0 },
+        unsent_per_mille: if rough && rng.chance(300) {
+            rng.range(10, 300) as u32
+        } else {
+            0
+        },
         budget: rng.pick(&[1, 2, 3, 8, 64]),
         lag: speed.lag,
         incidents,
@@ -147,7 +203,11 @@ fn settings(rng: &mut Rng, family: Family, mtu: u32) -> Settings {
     Settings {
         mtu,
         psn,
-        retry_cnt: if any || family == Family::Death { rng.below(8) as u8 } else { 7 },
+        retry_cnt: if any || family == Family::Death {
+            rng.below(8) as u8
+        } else {
+            7
+        },
         rnr_retry: if any { rng.below(8) as u8 } else { 7 },
         timeout: match family {
             Family::Clean if rng.chance(300) => 0,
@@ -156,9 +216,14 @@ fn settings(rng: &mut Rng, family: Family, mtu: u32) -> Settings {
         },
         max_rd_atomic: depth,
         max_dest_rd_atomic: if rng.chance(300) { 16 } else { depth },
-        min_rnr_timer: if rng.chance(100) { rng.below(32) as u8 } else { rng.range(1, 16) as u8 },
+        min_rnr_timer: if rng.chance(100) {
+            rng.below(32) as u8
+        } else {
+            rng.range(1, 16) as u8
+        },
         window_bytes: mtu * rng.pick(&[1, 2, 3, 7, 16, 64, 256]),
         window_packets: rng.pick(&[1, 2, 3, 7, 16, 64, 256]),
+        access: Rights::ALL,
     }
 }
 
@@ -195,15 +260,29 @@ fn work(rng: &mut Rng, mix: u64, mtu: u32, region: u64) -> Work {
             compare: rng.pick(&[0, 1, u64::MAX]),
             swap: rng.next(),
         },
-        _ => Op::FetchAdd { va: aligned, rkey, add: rng.next() },
+        _ => Op::FetchAdd {
+            va: aligned,
+            rkey,
+            add: rng.next(),
+        },
     };
     // What names no byte is not checked.
     let op = match op {
-        Op::Read { .. } if len == 0 => Op::Read { va: rng.next() >> 1, rkey: NOWHERE },
-        Op::Write { .. } if len == 0 => Op::Write { va: rng.next() >> 1, rkey: NOWHERE },
+        Op::Read { .. } if len == 0 => Op::Read {
+            va: rng.next() >> 1,
+            rkey: NOWHERE,
+        },
+        Op::Write { .. } if len == 0 => Op::Write {
+            va: rng.next() >> 1,
+            rkey: NOWHERE,
+        },
         op => op,
     };
-    let payload = if op.takes_credit() { Vec::new() } else { rng.bytes(len as usize) };
+    let payload = if op.takes_credit() {
+        Vec::new()
+    } else {
+        rng.bytes(len as usize)
+    };
     Work {
         at: 0,
         op,
@@ -224,6 +303,7 @@ fn length(rng: &mut Rng, mtu: u32) -> u32 {
         3 => mtu - 1 + rng.below(3) as u32,
         4 => mtu * rng.range(1, 8) as u32,
         5 => mtu * 2 + rng.below(8) as u32,
+        6 if mtu == 256 && rng.chance(150) => rng.range(1, u64::from(mtu) * LONGEST) as u32,
         6 => rng.range(1, u64::from(mtu) * 4) as u32,
         _ => rng.range(1, u64::from(mtu) * 20) as u32,
     }
@@ -239,10 +319,18 @@ fn receives(rng: &mut Rng, family: Family, works: &[Work]) -> Vec<Receive> {
         }
         let needed = if work.op.is_send() { work.len } else { 0 };
         let capacity = needed + rng.pick(&[0, 0, 1, 100]);
-        out.push(Receive { at, capacity, local_fault: false });
+        out.push(Receive {
+            at,
+            capacity,
+            local_fault: false,
+        });
     }
     for _ in 0..rng.below(3) {
-        out.push(Receive { at, capacity: 64, local_fault: false });
+        out.push(Receive {
+            at,
+            capacity: 64,
+            local_fault: false,
+        });
     }
     out
 }
@@ -257,9 +345,18 @@ fn adversity(rng: &mut Rng, worst: u64) -> Vec<NodePlan> {
         }
     };
     maybe(rng, |per_mille| NodePlan::Loss { per_mille });
-    maybe(rng, |per_mille| NodePlan::BurstLoss { per_mille: per_mille / 4, longest: 6 });
-    maybe(rng, |per_mille| NodePlan::Duplicate { per_mille, longest: 150 * MICROSECOND });
-    maybe(rng, |per_mille| NodePlan::Reorder { per_mille, longest: 150 * MICROSECOND });
+    maybe(rng, |per_mille| NodePlan::BurstLoss {
+        per_mille: per_mille / 4,
+        longest: 6,
+    });
+    maybe(rng, |per_mille| NodePlan::Duplicate {
+        per_mille,
+        longest: 150 * MICROSECOND,
+    });
+    maybe(rng, |per_mille| NodePlan::Reorder {
+        per_mille,
+        longest: 150 * MICROSECOND,
+    });
     maybe(rng, |per_mille| NodePlan::Corrupt { per_mille });
     out
 }
@@ -279,63 +376,129 @@ fn lossy(rng: &mut Rng, scenario: &mut Scenario) {
 
 fn death(rng: &mut Rng, scenario: &mut Scenario) {
     let from = rng.below(400 * MICROSECOND);
-    let one_way = rng.below(3) as usize;
-    for side in (0..2).filter(|&side| side != one_way) {
-        scenario.links[side].insert(0, NodePlan::Cut { from });
+    if rng.chance(300) {
+        let victim = rng.below(scenario.ends.len() as u64) as usize;
+        scenario.ends[victim]
+            .incidents
+            .push((from, Incident::Error));
+    } else {
+        let one_way = rng.below(3) as usize;
+        for side in (0..2).filter(|&side| side != one_way) {
+            scenario.links[side].insert(0, NodePlan::Cut { from });
+        }
     }
     for end in &mut scenario.ends {
-        end.fate = Fate::May;
+        end.fate = Fate::May { statuses: &[] };
     }
 }
 
 fn starved(rng: &mut Rng, scenario: &mut Scenario) {
     let end = &mut scenario.ends[0];
     end.flow.settings.rnr_retry = rng.below(7) as u8;
-    let hungry: Vec<usize> =
-        (0..end.flow.works.len()).filter(|&i| end.flow.works[i].op.takes_receive()).collect();
+    let hungry: Vec<usize> = (0..end.flow.works.len())
+        .filter(|&i| end.flow.works[i].op.takes_receive())
+        .collect();
     if hungry.is_empty() {
         return;
     }
     let missing = rng.below(hungry.len() as u64) as usize;
     end.flow.receives.truncate(missing);
-    end.fate = Fate::Fails { work: hungry[missing], statuses: RNR_RETRY_EXCEEDED };
-    scenario.ends[1].fate = Fate::May;
+    end.fate = Fate::Fails {
+        work: hungry[missing],
+        statuses: RNR_RETRY_EXCEEDED,
+    };
+    scenario.ends[1].fate = Fate::May { statuses: &[] };
 }
 
 fn refusal(rng: &mut Rng, scenario: &mut Scenario) {
     if rng.chance(300) {
         rough(rng, scenario);
     }
-    let end = &mut scenario.ends[0];
-    let count = end.flow.works.len();
-    let start = rng.below(count as u64) as usize;
-    for work in (start..count).chain(0..start) {
-        if let Some(statuses) = spoil(rng, &mut end.flow, work) {
-            end.fate = Fate::Fails { work, statuses };
-            scenario.ends[1].fate = Fate::May;
-            return;
-        }
+    let fate = match rng.below(10) {
+        0 => revoke(rng, scenario),
+        1 => overdraw(rng, &mut scenario.ends[0].flow),
+        2 => forbid(rng, &mut scenario.ends[0].flow),
+        _ => spoil_any(rng, &mut scenario.ends[0].flow),
+    };
+    if let Some(fate) = fate {
+        scenario.ends[0].fate = fate;
+        scenario.ends[1].fate = Fate::May { statuses: &[] };
     }
+}
+
+/// The responder invalidates the key while it is in use.
+fn revoke(rng: &mut Rng, scenario: &mut Scenario) -> Option<Fate> {
+    let at = rng.below(300 * MICROSECOND);
+    scenario.ends[1]
+        .incidents
+        .push((at, Incident::Invalidate { rkey: MAIN }));
+    Some(Fate::May {
+        statuses: REMOTE_ACCESS,
+    })
+}
+
+/// The requester has more READs and atomics in flight than the responder can hold.
+fn overdraw(rng: &mut Rng, flow: &mut Flow) -> Option<Fate> {
+    flow.settings.max_rd_atomic = 16;
+    flow.settings.max_dest_rd_atomic = rng.range(1, 4) as u8;
+    Some(Fate::May {
+        statuses: REMOTE_INVALID_REQUEST,
+    })
+}
+
+/// The responder's queue pair does not let the peer do what a work does.
+fn forbid(rng: &mut Rng, flow: &mut Flow) -> Option<Fate> {
+    let access = &mut flow.settings.access;
+    let right: fn(&Op) -> bool = match rng.below(3) {
+        0 => {
+            access.write = false;
+            |op| op.is_write()
+        }
+        1 => {
+            access.read = false;
+            |op| op.is_read()
+        }
+        _ => {
+            access.atomic = false;
+            |op| op.is_atomic()
+        }
+    };
+    let work = flow.works.iter().position(|work| right(&work.op))?;
+    Some(Fate::Fails {
+        work,
+        statuses: REMOTE_INVALID_REQUEST,
+    })
+}
+
+/// Makes one work go wrong, any that can.
+fn spoil_any(rng: &mut Rng, flow: &mut Flow) -> Option<Fate> {
+    let count = flow.works.len();
+    let start = rng.below(count as u64) as usize;
+    (start..count)
+        .chain(0..start)
+        .find_map(|work| spoil(rng, flow, work).map(|statuses| Fate::Fails { work, statuses }))
 }
 
 /// Makes one work go wrong in a way that suits it; the statuses it must fail with come back.
 fn spoil(rng: &mut Rng, flow: &mut Flow, index: usize) -> Option<&'static [u32]> {
-    let ordinal = flow.works[..index].iter().filter(|work| work.op.takes_receive()).count();
+    let ordinal = flow.works[..index]
+        .iter()
+        .filter(|work| work.op.takes_receive())
+        .count();
     let work = &mut flow.works[index];
     if work.len > 0 && rng.chance(200) {
         work.local_fault = true;
         return Some(LOCAL_PROTECTION);
     }
     let last = BASE + flow.regions[0].bytes.len() as u64;
+    if work.op.takes_receive() && rng.chance(200) {
+        flow.receives[ordinal].local_fault = true;
+        return Some(REMOTE_OPERATION);
+    }
     match &mut work.op {
         Op::Send | Op::SendImm(_) if work.len > 0 => {
-            let receive = &mut flow.receives[ordinal];
-            if rng.chance(500) {
-                receive.capacity = rng.below(u64::from(work.len)) as u32;
-                return Some(REMOTE_INVALID_REQUEST);
-            }
-            receive.local_fault = true;
-            Some(REMOTE_OPERATION)
+            flow.receives[ordinal].capacity = rng.below(u64::from(work.len)) as u32;
+            Some(REMOTE_INVALID_REQUEST)
         }
         Op::SendInv(key) => {
             *key = NOWHERE;
