@@ -9,6 +9,7 @@ use super::{
 };
 use crate::kapi::{
     net::{
+        Namespace,
         PernetId,
         Receiver,
         RxPacket, //
@@ -43,8 +44,8 @@ impl Ingress {
 impl Receiver for Ingress {
     const PORT: u16 = ROCE_PORT;
 
-    fn pernet_id() -> &'static PernetId {
-        static ID: PernetId = PernetId::new();
+    fn pernet_id() -> &'static PernetId<Namespace<Self>> {
+        static ID: PernetId<Namespace<Ingress>> = PernetId::new();
         &ID
     }
 

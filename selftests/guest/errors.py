@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=600
 """What goes wrong goes wrong as specified: the right status on both sides, the rest flushed in order,
 and a queue pair that recovers."""
 

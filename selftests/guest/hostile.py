@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=600
 """Programs that corrupt the rings they share with the kernel, and peers that send rubbish.
 
 The device is open to every user, and its port to every host.  Whatever arrives, the
@@ -183,7 +184,7 @@ def stale_fields(a, b):
 
 def wild_indices(a, b):
     """Producer indices out of range, and going backwards."""
-    for wild in (0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 1 << 16, 64, 63, 128, 129):
+    for wild in (0xFFFFFFFF, 0x80000000, 1 << 16, 128, 63):
         attacker = Attacker(a, b)
         qa = attacker.qa
         for slot in range(qa.sq.slots):
@@ -475,8 +476,8 @@ def each_opcode(fabric, a, b):
     """All 256 opcodes with different amounts behind the header, to live, unknown and special QPs."""
     with forger(fabric, a, b) as f:
         for opcode in range(256):
-            for size in (0, 4, 16, 28, 64):
-                for qpn in (f.qa.qp.qp_num, 0x123456, 0, 1, 0xFFFFFF):
+            for qpn in (f.qa.qp.qp_num, 0x123456, 0, 1, 0xFFFFFF):
+                for size in (0, 4, 16, 28, 64) if qpn == f.qa.qp.qp_num else (0, 64):
                     f.send(f.path.frame(bytes(f.bth("SEND_ONLY", opcode=opcode, qpn=qpn)) + bytes(range(size))))
             if f.qa.state != STATE.RTS:
                 f.renew()

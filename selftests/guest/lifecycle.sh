@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=900
 #
 # Devices and the module come and go, idle and under load: nothing hangs, nothing
 # is left behind.

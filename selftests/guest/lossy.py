@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=900
 """Everything over links that lose, reorder, repeat and corrupt packets: nobody may notice."""
 
 import contextlib

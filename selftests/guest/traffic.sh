@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=600
 #
 # The stock clients in many combinations: between two devices and on one, IPv4 and
 # IPv6, path MTU 1024 and 4096, events, inline, several queue pairs, both directions.
@@ -25,29 +26,28 @@ add() {
 for path in link loop; do
 	add $path 4 ibv_rc_pingpong -n 50 -s 4096 -m 1024
 	add $path 6 ibv_rc_pingpong -n 50 -s 4096 -m 1024 -e
-	add $path 4 ib_send_bw -m 1024 -s 8192 -n 50
 	add $path 6 ib_send_bw -m 4096 -s 65536 -n 20 -b
-	add $path 4 ib_send_bw -m 4096 -s 2048 -n 50 -e -q 2
-	add $path 4 ib_send_bw -m 1024 -s 1024 -n 50 -q 4
+	add $path 4 ib_send_bw -m 1024 -s 1024 -n 50 -q 4 -e
 	add $path 4 ib_write_bw -m 1024 -s 8192 -n 50 -q 4
-	add $path 6 ib_write_bw -m 4096 -s 65536 -n 20 -b
-	add $path 4 ib_write_bw -m 1024 -s 8192 -n 50 --write_with_imm
 	add $path 6 ib_write_bw -m 4096 -s 4096 -n 50 --write_with_imm -q 4
-	add $path 4 ib_read_bw -m 1024 -s 8192 -n 50
 	add $path 6 ib_read_bw -m 4096 -s 65536 -n 20 -b
-	add $path 4 ib_read_bw -m 1024 -s 4096 -n 40 -q 4 -e
-	add $path 4 ib_atomic_bw -n 50
 	add $path 6 ib_atomic_bw -n 50 -A CMP_AND_SWAP -q 4
 	add $path 4 ib_send_lat -s 64 -n 50 -I 64
-	add $path 6 ib_send_lat -s 4096 -m 4096 -n 50 -I 0 -e
-	add $path 4 ib_write_lat -s 64 -n 50 -I 64
-	add $path 6 ib_write_lat -s 8192 -m 1024 -n 50 -I 0
-	add $path 4 ib_write_lat -s 1024 -n 50 --write_with_imm
-	add $path 4 ib_read_lat -s 4096 -n 50
-	add $path 6 ib_atomic_lat -n 50
 done
+add link 4 ib_send_bw -m 1024 -s 8192 -n 50
+add link 6 ib_send_bw -m 4096 -s 2048 -n 50 -e
+add link 6 ib_write_bw -m 4096 -s 65536 -n 20 -b
+add link 4 ib_write_bw -m 1024 -s 8192 -n 50 --write_with_imm
 add link 4 ib_write_bw -m 4096 -s 4194304 -n 5
+add link 4 ib_read_bw -m 1024 -s 4096 -n 40 -q 4 -e
 add link 6 ib_read_bw -m 1024 -s 1048576 -n 5
+add link 4 ib_atomic_bw -n 50
+add link 6 ib_send_lat -s 4096 -m 4096 -n 50 -I 0 -e
+add link 4 ib_write_lat -s 64 -n 50 -I 64
+add link 6 ib_write_lat -s 8192 -m 1024 -n 50 -I 0
+add link 4 ib_write_lat -s 1024 -n 50 --write_with_imm
+add link 4 ib_read_lat -s 4096 -n 50
+add link 6 ib_atomic_lat -n 50
 
 fabric_up 4200 || { echo "Bail out! the network does not come up"; exit 1; }
 ktap_run traffic "$@"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=600
 """The objects: what can be made of them, what is refused, and what they report."""
 
 import contextlib

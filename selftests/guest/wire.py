@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=600
 """What is on the wire: each operation in both directions is captured, and every packet examined.
 
 The captures go to $OUT (in the VM: the result directory), where check_capture.py and

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
+# vm: TMO=600
 """RDMA WRITE with immediate, end to end: what is written, what is delivered, and how often."""
 
 import contextlib

@@ -24,12 +24,12 @@ __rust_helper void *rust_helper_net_generic(const struct net *net, unsigned int 
 
 /* ---- network devices ---- */
 
-__rust_helper void rust_helper_netdev_hold(struct net_device *dev)
+__rust_helper void rust_helper_dev_hold(struct net_device *dev)
 {
 	dev_hold(dev);
 }
 
-__rust_helper void rust_helper_netdev_put(struct net_device *dev)
+__rust_helper void rust_helper_dev_put(struct net_device *dev)
 {
 	dev_put(dev);
 }

@@ -9,7 +9,10 @@ use crate::kapi::bindings as b;
 use core::ptr::NonNull;
 use kernel::{
     sync::{
-        aref::{ARef, AlwaysRefCounted},
+        aref::{
+            ARef,
+            AlwaysRefCounted, //
+        },
         rcu,
     },
     types::Opaque,
@@ -39,12 +42,15 @@ unsafe impl Sync for NetDevice {}
 unsafe impl AlwaysRefCounted for NetDevice {
     fn inc_ref(&self) {
         // SAFETY: By the type invariant the device is alive.
-        unsafe { b::helpers::netdev_hold(self.as_ptr()) };
+        unsafe { b::helpers::dev_hold(self.as_ptr()) };
     }
 
+    /// # Safety
+    ///
+    /// As [`AlwaysRefCounted::dec_ref`] says.
     unsafe fn dec_ref(obj: NonNull<Self>) {
         // SAFETY: The caller owns a count.
-        unsafe { b::helpers::netdev_put(obj.as_ptr().cast()) };
+        unsafe { b::helpers::dev_put(obj.as_ptr().cast()) };
     }
 }
 

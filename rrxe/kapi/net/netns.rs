@@ -6,7 +6,10 @@
 
 use crate::kapi::bindings as b;
 use core::ptr::NonNull;
-use kernel::{sync::aref::AlwaysRefCounted, types::Opaque};
+use kernel::{
+    sync::aref::AlwaysRefCounted,
+    types::Opaque, //
+};
 
 /// A network namespace that is in use.
 ///
@@ -32,6 +35,9 @@ unsafe impl AlwaysRefCounted for Net {
         unsafe { b::helpers::get_net(self.as_ptr()) };
     }
 
+    /// # Safety
+    ///
+    /// As [`AlwaysRefCounted::dec_ref`] says.
     unsafe fn dec_ref(obj: NonNull<Self>) {
         // SAFETY: The caller owns a count.
         unsafe { b::helpers::put_net(obj.as_ptr().cast()) };

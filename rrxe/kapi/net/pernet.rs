@@ -9,7 +9,10 @@ use super::netns::Net;
 use crate::kapi::bindings as b;
 use core::{
     cell::UnsafeCell,
-    marker::{PhantomData, PhantomPinned},
+    marker::{
+        PhantomData,
+        PhantomPinned, //
+    },
     ptr,
 };
 use kernel::{
@@ -17,41 +20,70 @@ use kernel::{
     ffi::*,
     prelude::*,
     sync::{
-        atomic::{ordering, Atomic},
+        atomic::{
+            ordering,
+            Atomic, //
+        },
         rcu, Arc,
     },
-    types::{ForeignOwnable, Opaque},
+    types::{
+        ForeignOwnable,
+        Opaque, //
+    },
 };
 
-/// The number under which namespaces keep a kind of state; a `static` for each kind.
+/// Nothing is registered.
+const UNUSED: u32 = 0;
+/// A registration is complete.
+const READY: u32 = 1;
+/// A registration begins or ends.
+const CHANGING: u32 = 2;
+
+/// The number under which namespaces keep their `P`; a `static` of its own for each kind of state.
 ///
 /// # Invariants
 ///
-/// `id` is written by the C functions that register and unregister only. While `registered` is one,
-/// it is the number of a kind of state whose registration is complete.
-pub(crate) struct PernetId {
+/// - While `state` is [`READY`], `id` does not change, and is the number of a complete registration:
+///   each namespace in use has a slot for it, which holds the pointer of an `Arc<P>` or null.
+/// - While `state` is [`CHANGING`], that is true for whoever the C core calls on behalf of the
+///   registration, with the slot of the namespace in question.
+pub(crate) struct PernetId<P> {
     id: UnsafeCell<c_uint>,
-    registered: Atomic<u32>,
+    state: Atomic<u32>,
+    kind: PhantomData<fn() -> P>,
 }
 
-// SAFETY: `id` is read only while it does not change, by the type invariant.
-unsafe impl Sync for PernetId {}
+// SAFETY: `id` is read only while it does not change, by the type invariants.
+unsafe impl<P> Sync for PernetId<P> {}
 
-impl PernetId {
+impl<P> PernetId<P> {
     /// A number that is not known yet.
     pub(crate) const fn new() -> Self {
         // INVARIANT: Nothing is registered.
         Self {
             id: UnsafeCell::new(0),
-            registered: Atomic::new(0),
+            state: Atomic::new(UNUSED),
+            kind: PhantomData,
         }
+    }
+
+    /// Where `net` keeps the pointer to its state.
+    ///
+    /// # Safety
+    ///
+    /// `net` must be valid, and the caller be one for whom `id` is right by the type invariants.
+    unsafe fn slot(&self, net: *const b::net) -> *mut *mut c_void {
+        // SAFETY: The caller promises that the number does not change.
+        let id = unsafe { *self.id.get() };
+        // SAFETY: The namespace is valid, and has memory for this number.
+        unsafe { b::helpers::net_generic(net, id) }.cast()
     }
 }
 
 /// A kind of state that each network namespace has.
 pub(crate) trait Pernet: Send + Sync + Sized + 'static {
-    /// Where the number of this kind is kept; not to be shared with another kind.
-    fn id() -> &'static PernetId;
+    /// Where the number of this kind is kept: always the same `static`.
+    fn id() -> &'static PernetId<Self>;
 
     /// Makes the state of one namespace. Process context, may sleep.
     fn init() -> Result<Arc<Self>>;
@@ -98,12 +130,9 @@ impl<P: Pernet> Registration<P> {
     /// Fills in and registers the operations at `slot`, which must be valid and stay pinned until
     /// they are unregistered.
     fn register(slot: *mut b::pernet_operations) -> Result {
-        /// A registration is on its way.
-        const BUSY: u32 = 2;
-
         let id = P::id();
-        id.registered
-            .cmpxchg(0, BUSY, ordering::Full)
+        id.state
+            .cmpxchg(UNUSED, CHANGING, ordering::Full)
             .map_err(|_| EBUSY)?;
 
         let ops = b::pernet_operations {
@@ -117,22 +146,10 @@ impl<P: Pernet> Registration<P> {
         unsafe { slot.write(ops) };
         // SAFETY: The operations are initialised and stay where they are.
         let result = to_result(unsafe { b::register_pernet_subsys(slot) });
+        let state = if result.is_ok() { READY } else { UNUSED };
         // INVARIANT: The registration is complete, or nothing is registered.
-        id.registered
-            .store(u32::from(result.is_ok()), ordering::Release);
+        id.state.store(state, ordering::Release);
         result
-    }
-
-    /// Where `net` keeps the pointer to its state.
-    ///
-    /// # Safety
-    ///
-    /// `net` must be valid, and the kind `P` registered or about to be, with its number known.
-    unsafe fn slot(net: *const b::net) -> *mut *mut c_void {
-        // SAFETY: The number does not change while the kind is registered.
-        let id = unsafe { *P::id().id.get() };
-        // SAFETY: The namespace is valid, and the number is one that it knows.
-        unsafe { b::helpers::net_generic(net, id) }.cast()
     }
 
     /// The C callback for a new namespace.
@@ -141,12 +158,16 @@ impl<P: Pernet> Registration<P> {
     ///
     /// To be called by the C core for the operations of this type only.
     unsafe extern "C" fn init(net: *mut b::net) -> c_int {
+        let id = P::id();
+        if id.state.load(ordering::Acquire) == UNUSED {
+            return EINVAL.to_errno();
+        }
         let state = match P::init() {
             Ok(state) => state.into_foreign(),
             Err(error) => return error.to_errno(),
         };
-        // SAFETY: The core calls this with the number known and the memory of the slot in place.
-        let slot = unsafe { Self::slot(net) };
+        // SAFETY: The core calls us, with the number known and the memory of the slot in place.
+        let slot = unsafe { id.slot(net) };
         // SAFETY: The slot is ours, and nobody reads it before the namespace is set up.
         unsafe { slot.write(state) };
         0
@@ -158,8 +179,12 @@ impl<P: Pernet> Registration<P> {
     ///
     /// To be called by the C core for the operations of this type only, after `init`.
     unsafe extern "C" fn exit(net: *mut b::net) {
-        // SAFETY: The core calls this with the number known and the memory of the slot in place.
-        let slot = unsafe { Self::slot(net) };
+        let id = P::id();
+        if id.state.load(ordering::Acquire) == UNUSED {
+            return;
+        }
+        // SAFETY: The core calls us, with the number known and the memory of the slot in place.
+        let slot = unsafe { id.slot(net) };
         // SAFETY: Nobody reads the slot any more: the count of the namespace is zero, or readers
         // have been waited for by the drop of the registration.
         let state = unsafe { slot.replace(ptr::null_mut()) };
@@ -174,23 +199,28 @@ impl<P: Pernet> Registration<P> {
 impl<P: Pernet> PinnedDrop for Registration<P> {
     /// Process context, sleeps.
     fn drop(self: Pin<&mut Self>) {
-        P::id().registered.store(0, ordering::Release);
+        let id = P::id();
+        // INVARIANT: The registration is about to end.
+        id.state.store(CHANGING, ordering::Release);
         // SAFETY: Process context. No reader that saw the registration goes on after this.
         unsafe { b::synchronize_rcu_expedited() };
         // SAFETY: By the type invariant the operations are registered.
         unsafe { b::unregister_pernet_subsys(self.ops.get()) };
+        // INVARIANT: The registration has ended.
+        id.state.store(UNUSED, ordering::Release);
     }
 }
 
 /// The state of kind `P` of namespace `net`, if the kind is registered. Any context.
 pub(crate) fn get<P: Pernet>(net: &Net) -> Option<Arc<P>> {
     let _guard = rcu::read_lock();
-    if P::id().registered.load(ordering::Acquire) != 1 {
+    let id = P::id();
+    if id.state.load(ordering::Acquire) != READY {
         return None;
     }
     // SAFETY: The namespace is in use, and the kind registered: unregistering waits for our RCU read
     // section before it goes on.
-    let slot = unsafe { Registration::<P>::slot(net.as_ptr()) };
+    let slot = unsafe { id.slot(net.as_ptr()) };
     // SAFETY: The slot was written before the namespace could be used, and is not changed while it is.
     let state = unsafe { slot.read() };
     if state.is_null() {

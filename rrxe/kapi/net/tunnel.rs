@@ -4,7 +4,11 @@
 
 use super::{
     netns::Net,
-    pernet::{self, Pernet, PernetId},
+    pernet::{
+        self,
+        Pernet,
+        PernetId, //
+    },
     rx::RxPacket,
     skb::Skb,
     socket::EncapSocket,
@@ -15,7 +19,10 @@ use kernel::{
     ffi::*,
     new_mutex,
     prelude::*,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc,
+        Mutex, //
+    },
 };
 
 /// Where the packets of a namespace go.
@@ -23,8 +30,8 @@ pub(crate) trait Receiver: Send + Sync + Sized + 'static {
     /// The UDP port.
     const PORT: u16;
 
-    /// Where the number of this receiver's namespaces is kept: a `static` of the implementer.
-    fn pernet_id() -> &'static PernetId;
+    /// Where the number of this receiver's namespaces is kept: always the same `static`.
+    fn pernet_id() -> &'static PernetId<Namespace<Self>>;
 
     /// An initialiser of the receiver of one namespace. Process context, may sleep.
     fn new() -> impl PinInit<Self, Error>;
@@ -118,7 +125,7 @@ fn grace_period() {
 }
 
 impl<R: Receiver> Pernet for Namespace<R> {
-    fn id() -> &'static PernetId {
+    fn id() -> &'static PernetId<Self> {
         R::pernet_id()
     }
 

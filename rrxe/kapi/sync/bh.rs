@@ -7,7 +7,10 @@
 
 use crate::kapi::bindings as b;
 use kernel::{
-    sync::lock::{Backend, Guard, Lock},
+    sync::lock::{
+        Backend,
+        Lock, //
+    },
     types::NotThreadSafe,
 };
 
@@ -16,9 +19,6 @@ use kernel::{
 /// For data shared between process context and softirqs. Taken in process or softirq context, never
 /// in a hard interrupt. Create one with [`new_spinlock_bh!`].
 pub(crate) type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
-
-/// The guard of a [`SpinLockBh`].
-pub(crate) type SpinLockBhGuard<'a, T> = Guard<'a, T, SpinLockBhBackend>;
 
 /// Creates an initialiser of a [`SpinLockBh`], with the name given or one made of the source line.
 macro_rules! new_spinlock_bh {
@@ -41,6 +41,9 @@ unsafe impl Backend for SpinLockBhBackend {
     type State = kernel::bindings::spinlock_t;
     type GuardState = ();
 
+    /// # Safety
+    ///
+    /// As [`Backend::init`] says.
     #[inline]
     unsafe fn init(
         ptr: *mut Self::State,
@@ -52,12 +55,18 @@ unsafe impl Backend for SpinLockBhBackend {
         unsafe { kernel::bindings::__spin_lock_init(ptr, name, key) }
     }
 
+    /// # Safety
+    ///
+    /// As [`Backend::lock`] says.
     #[inline]
     unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
         // SAFETY: The caller promises that the lock is initialised.
         unsafe { b::helpers::spin_lock_bh(ptr) }
     }
 
+    /// # Safety
+    ///
+    /// As [`Backend::unlock`] says.
     #[inline]
     unsafe fn unlock(ptr: *mut Self::State, _guard_state: &Self::GuardState) {
         // SAFETY: The caller owns the lock, which it took with `spin_lock_bh` or
@@ -65,6 +74,9 @@ unsafe impl Backend for SpinLockBhBackend {
         unsafe { b::helpers::spin_unlock_bh(ptr) }
     }
 
+    /// # Safety
+    ///
+    /// As [`Backend::try_lock`] says.
     #[inline]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
         // SAFETY: The caller promises that the lock is initialised.
@@ -72,6 +84,9 @@ unsafe impl Backend for SpinLockBhBackend {
         (taken != 0).then_some(())
     }
 
+    /// # Safety
+    ///
+    /// As [`Backend::assert_is_held`] says.
     #[inline]
     unsafe fn assert_is_held(ptr: *mut Self::State) {
         // SAFETY: The caller promises that the lock is initialised.

@@ -79,10 +79,13 @@ def comment(text):
         print(f"# {line}", flush=True)
 
 
-def bail_out(why):
-    """Give the whole suite up."""
-    print(f"Bail out! {why}", flush=True)
-    sys.exit(1)
+def bail_out(kind, why, trace):
+    """Give the whole suite up: what goes wrong outside of a test."""
+    comment("".join(traceback.format_exception(kind, why, trace)))
+    print(f"Bail out! {kind.__name__}: {str(why).splitlines()[-1] if str(why) else ''}", flush=True)
+
+
+sys.excepthook = bail_out
 
 
 class Test:

@@ -28,7 +28,7 @@ import typing
 
 import pyverbs.libibverbs_enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
-from pyverbs.cq import CQ, CompChannel
+from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
@@ -77,7 +77,7 @@ def shell(function, *args, timeout=60):
     done = subprocess.run(
         ["bash", "-c", script, "net", *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
     )
-    check(done.returncode == 0, f"{function} failed:\n{done.stdout}{done.stderr}")
+    check(done.returncode == 0, f"{function}: {done.stdout}{done.stderr}".strip())
     return done.stdout
 
 

@@ -54,7 +54,7 @@ class Ring:
 
     def write(self, index, data):
         """Overwrite (the beginning of) a slot."""
-        data = data[: self.slot_size]
+        data = bytes(data[: self.slot_size])
         ctypes.memmove(self.addr + HEADER + index % self.slots * self.slot_size, data, len(data))
 
     def post(self, wqe):

@@ -166,9 +166,8 @@ impl Requester {
     }
 
     fn on_rnr_nak(&mut self, now: Instant, timer: RnrTimer) {
-        // With nothing on its way that was asked for again, it is a copy of one that was heeded.
-        let heeded = !self.is_waiting() && self.repeat == Repeat::Asked;
-        if self.phase == Phase::Flushing || heeded {
+        // During the wait it is a copy of the one that began it.
+        if self.phase == Phase::Flushing || matches!(self.pause, Some(Pause::Rnr(_))) {
             return;
         }
         match self.rnr_retries.take(self.config.rnr_retry) {

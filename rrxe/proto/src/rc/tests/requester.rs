@@ -1008,6 +1008,18 @@ fn an_rnr_nak_is_heeded_between_a_timeout_and_the_packet_sent_again() {
     assert_eq!(rig.send_psns(), [FIRST]);
 }
 
+#[test]
+fn an_rnr_nak_is_heeded_between_a_sequence_nak_and_the_packet_sent_again() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 1);
+    rig.post(Operation::Send, 1);
+    rig.send();
+    rig.nak(FIRST, NakCode::Sequence);
+    rig.rnr(FIRST, 25);
+    assert_eq!(rig.send_psns(), []);
+    assert_eq!(rig.expire(), Duration::from_nanos(61_440_000));
+}
+
 // PROTOCOL requirement 5.
 #[test]
 fn sequence_naks_after_an_rnr_nak_use_no_retry_up() {
