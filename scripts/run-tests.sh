@@ -88,7 +88,7 @@ no_vm_steps() {
 	step shellcheck plain shell_check
 	step format plain inside scripts/check-format.sh
 	step lint plain "$HERE/lint.sh"
-	for manifest in rrxe/proto/Cargo.toml selftests/proto/*/Cargo.toml; do
+	for manifest in rrxe/proto/Cargo.toml selftests/proto/*/Cargo.toml selftests/ring/Cargo.toml; do
 		crate=${manifest%/Cargo.toml}
 		step "host:$crate" cargo cargo_test "$manifest"
 		step "host-clippy:$crate" plain cargo_in "$manifest" clippy --all-targets -- -D warnings

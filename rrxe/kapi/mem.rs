@@ -7,10 +7,16 @@
 //! atomic instructions.
 
 use crate::kapi::bindings as b;
-use core::{marker::PhantomData, ptr::NonNull};
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
     prelude::*,
-    sync::atomic::{ordering, Atomic},
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    },
 };
 
 /// Some bytes of pinned memory, contiguous in the kernel's address space.

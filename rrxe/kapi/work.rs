@@ -9,8 +9,16 @@
 //! what it needs.
 
 use crate::kapi::bindings as b;
-use core::{marker::PhantomPinned, ptr::NonNull};
-use kernel::{prelude::*, str::CStr, sync::LockClassKey, types::Opaque};
+use core::{
+    marker::PhantomPinned,
+    ptr::NonNull, //
+};
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::LockClassKey,
+    types::Opaque, //
+};
 
 /// A queue of its own, whose work runs on any CPU, many items at once.
 ///
@@ -135,11 +143,6 @@ impl<T: Run> Work<T> {
     pub(crate) fn flush(&self) {
         // SAFETY: By the type invariant the work is initialised.
         unsafe { b::flush_work(self.work.get()) };
-    }
-
-    /// What the work calls.
-    pub(crate) fn target(&self) -> &T {
-        &self.target
     }
 
     /// The function of the C work.

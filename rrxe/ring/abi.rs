@@ -75,8 +75,9 @@ pub(crate) mod wc_flags {
 }
 
 /// Scatter or gather element: `struct rxe_sge`, which is `struct ibv_sge`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub(crate) struct Sge {
     /// User address of the first byte.
@@ -95,8 +96,7 @@ impl Sge {
 }
 
 /// Where a work request's data is: `struct rxe_dma_info` without the data or the elements.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct DmaInfo {
     /// Bytes of the message.
@@ -117,8 +117,7 @@ pub(crate) struct DmaInfo {
 const OPERAND_WORDS: usize = 15;
 
 /// Send work request: `struct rxe_send_wr`.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct SendWr {
     /// The user's name for the request.
@@ -136,8 +135,7 @@ pub(crate) struct SendWr {
 }
 
 /// Operands of an RDMA read or write.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RdmaOperands {
     /// Remote address.
@@ -151,8 +149,7 @@ pub(crate) struct RdmaOperands {
 }
 
 /// Operands of an atomic.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct AtomicOperands {
     /// Remote address.
@@ -170,8 +167,7 @@ pub(crate) struct AtomicOperands {
 }
 
 /// Head of a send queue's element: `struct rxe_send_wqe`. Elements or inline data follow.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct SendWqe {
     /// The work request.
@@ -184,8 +180,7 @@ pub(crate) struct SendWqe {
 }
 
 /// Head of a receive queue's element: `struct rxe_recv_wqe`. Elements follow.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ReceiveWqe {
     /// The user's name for the request.
@@ -197,8 +192,7 @@ pub(crate) struct ReceiveWqe {
 }
 
 /// Work completion: `struct ib_uverbs_wc`, which is `struct ibv_wc`.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct UverbsWc {
     /// The user's name for the request.
@@ -234,8 +228,7 @@ pub(crate) struct UverbsWc {
 }
 
 /// Where to map a queue: `struct mminfo`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct MmInfo {
     /// Offset to pass to `mmap`.
@@ -247,8 +240,7 @@ pub(crate) struct MmInfo {
 }
 
 /// Response to the creation of a completion queue, and to its resizing.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct CqResponse {
     /// The queue.
@@ -256,8 +248,7 @@ pub(crate) struct CqResponse {
 }
 
 /// Response to the creation of a queue pair.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct CreateQpResponse {
     /// The receive queue. Zero with a shared receive queue.
@@ -267,8 +258,7 @@ pub(crate) struct CreateQpResponse {
 }
 
 /// Response to the creation of a shared receive queue.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct CreateSrqResponse {
     /// The queue.
@@ -280,8 +270,7 @@ pub(crate) struct CreateSrqResponse {
 }
 
 /// Response to the creation of an address handle.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct CreateAhResponse {
     /// Number of the address handle. Never zero.
@@ -291,8 +280,7 @@ pub(crate) struct CreateAhResponse {
 }
 
 /// Request to modify a shared receive queue.
-#[derive(Clone, Copy, Debug)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ModifySrqRequest {
     /// User address of a [`MmInfo`] to write to, if the queue is resized.

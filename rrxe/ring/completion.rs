@@ -101,7 +101,7 @@ impl Wc {
     }
 
     /// What user space reads.
-    fn to_words(&self) -> [u64; WC_WORDS] {
+    fn encode(&self) -> [u64; WC_WORDS] {
         let (extra_flags, ex) = match self.extra {
             None => (0, [0; 4]),
             Some(WcExtra::Imm(Imm(bytes))) => (wc_flags::WITH_IMM, bytes),
@@ -184,7 +184,7 @@ impl CompletionRing {
     ///
     /// [`Full`] if user space has not polled enough.
     pub(crate) fn push(&mut self, wc: &Wc) -> Result<(), Full> {
-        self.push_words(&wc.to_words())
+        self.push_words(&wc.encode())
     }
 
     /// Another handle of the memory, with the indices as they are now.

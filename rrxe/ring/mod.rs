@@ -13,24 +13,21 @@
 //! - [`shared`] is a ring's memory; [`send`], [`receive`], [`completion`] are the three uses of it.
 
 pub(crate) mod abi;
-mod completion;
+pub(crate) mod completion;
 pub(crate) mod element;
 pub(crate) mod index;
+pub(crate) mod receive;
+pub(crate) mod receive_wqe;
+pub(crate) mod send;
+pub(crate) mod send_wqe;
+
 mod invalid;
-mod receive;
-mod receive_wqe;
-mod send;
-mod send_wqe;
 mod shared;
 
 pub(crate) use self::{
-    abi::{
-        MmInfo,
-        Sge, //
-    },
+    abi::Sge,
     completion::{
         CompletionRing,
-        Datagram,
         Wc,
         WcExtra, //
     },
@@ -40,20 +37,13 @@ pub(crate) use self::{
         ReceiveRing,
         Take, //
     },
-    receive_wqe::{
-        ReceiveWqe,
-        MAX_RECEIVE_SGE, //
-    },
+    receive_wqe::ReceiveWqe,
     send::{
-        Fetched,
         SendCaps,
-        SendRing,
-        MAX_INLINE,
-        MAX_SEND_SGE, //
+        SendRing, //
     },
     send_wqe::{
         LocalData,
-        SendRules,
         SendWqe,
         Signalling, //
     },

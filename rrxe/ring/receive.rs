@@ -62,7 +62,8 @@ impl ReceiveRing {
         if sges > MAX_RECEIVE_SGE {
             return Err(EINVAL);
         }
-        let element = size_of::<abi::ReceiveWqe>().wrapping_add(sges.wrapping_mul(size_of::<Sge>()));
+        let element =
+            size_of::<abi::ReceiveWqe>().wrapping_add(sges.wrapping_mul(size_of::<Sge>()));
         let geometry = Geometry::new(caps.max_wr, element).ok_or(EINVAL)?;
         Ok(Self {
             ring: SharedRing::new(geometry)?,

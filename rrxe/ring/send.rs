@@ -98,14 +98,12 @@ impl SendRing {
             return Err(EINVAL);
         }
         // Elements and data share the rest of a slot.
-        let cells_per_wqe = (caps.max_sge as usize)
-            .max((caps.max_inline as usize).div_ceil(size_of::<Sge>()));
+        let cells_per_wqe =
+            (caps.max_sge as usize).max((caps.max_inline as usize).div_ceil(size_of::<Sge>()));
         let data = cells_per_wqe.wrapping_mul(size_of::<Sge>());
         let geometry = Geometry::new(caps.max_wr, size_of::<abi::SendWqe>().wrapping_add(data))
             .ok_or(EINVAL)?;
-        let cells = cells_per_wqe
-            .checked_mul(geometry.slots())
-            .ok_or(ENOMEM)?;
+        let cells = cells_per_wqe.checked_mul(geometry.slots()).ok_or(ENOMEM)?;
 
         // INVARIANT: Nothing has been fetched; the vectors have the sizes that they must have.
         Ok(Self {
@@ -147,7 +145,8 @@ impl SendRing {
     /// Takes the next posted request to private memory, or gives `None` if there is none.
     ///
     /// However user space plays with its index, no more requests are fetched and not retired than
-    /// the queue has room for.
+    /// the queue has room for. But it can post as fast as requests are retired: who does both in a
+    /// loop, as to flush the queue, must bound the loop.
     pub(crate) fn fetch(&mut self) -> Option<Fetched> {
         let geometry = self.ring.geometry();
         let seq = self.tail;

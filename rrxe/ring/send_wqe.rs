@@ -163,8 +163,8 @@ impl SendWqe {
                 ),
                 Place::Sges => gather(element, head.dma.num_sge, head.dma.length, cells)?,
             };
-            let request = Request::new(operation, room(&operation, len), flags)
-                .ok_or(InvalidWqe::Length)?;
+            let request =
+                Request::new(operation, room(&operation, len), flags).ok_or(InvalidWqe::Length)?;
             Ok((carrier, request))
         });
         match validated {

@@ -2,7 +2,10 @@
 
 //! Addresses of a packet.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{
+    Ipv4Addr,
+    Ipv6Addr, //
+};
 
 /// Source and destination of a packet, both of one version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

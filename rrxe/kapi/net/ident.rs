@@ -3,7 +3,10 @@
 //! Identifications of IPv4 packets.
 
 use crate::kapi::bindings as b;
-use kernel::sync::atomic::{ordering, Atomic};
+use kernel::sync::atomic::{
+    ordering,
+    Atomic, //
+};
 
 /// A counter of IPv4 identifications, to be kept by each sender.
 ///

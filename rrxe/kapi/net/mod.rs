@@ -20,11 +20,28 @@ pub(crate) use address::Addresses;
 pub(crate) use headers::Headers;
 pub(crate) use ident::IpId;
 pub(crate) use netdev::NetDevice;
-pub(crate) use netns::Net;
-pub(crate) use notifier::{NetDeviceEvents, Notifier};
-pub(crate) use pernet::{PernetId, Registration};
-pub(crate) use route::{Flow, Route, RouteCache};
+pub(crate) use notifier::{
+    NetDeviceEvents,
+    Notifier, //
+};
+pub(crate) use pernet::{
+    PernetId,
+    Registration, //
+};
+pub(crate) use route::{
+    Flow,
+    Route,
+    RouteCache, //
+};
 pub(crate) use rx::RxPacket;
-pub(crate) use skb::{Skb, SkbQueue};
-pub(crate) use tunnel::{Listener, Namespace, Receiver};
-pub(crate) use tx::{SendError, TxPacket, TxSkb};
+pub(crate) use skb::SkbQueue;
+pub(crate) use tunnel::{
+    Listener,
+    Namespace,
+    Receiver, //
+};
+pub(crate) use tx::{
+    SendError,
+    TxPacket,
+    TxSkb, //
+};

@@ -9,7 +9,10 @@ use crate::kapi::bindings as b;
 use core::ptr::NonNull;
 use kernel::{
     sync::{
-        aref::{ARef, AlwaysRefCounted},
+        aref::{
+            ARef,
+            AlwaysRefCounted, //
+        },
         rcu,
     },
     types::Opaque,

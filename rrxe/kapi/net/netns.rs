@@ -6,7 +6,10 @@
 
 use crate::kapi::bindings as b;
 use core::ptr::NonNull;
-use kernel::{sync::aref::AlwaysRefCounted, types::Opaque};
+use kernel::{
+    sync::aref::AlwaysRefCounted,
+    types::Opaque, //
+};
 
 /// A network namespace that is in use.
 ///

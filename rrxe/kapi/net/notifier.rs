@@ -6,8 +6,16 @@
 
 use super::netdev::NetDevice;
 use crate::kapi::bindings as b;
-use core::{marker::PhantomPinned, ptr};
-use kernel::{error::to_result, ffi::*, prelude::*, types::Opaque};
+use core::{
+    marker::PhantomPinned,
+    ptr, //
+};
+use kernel::{
+    error::to_result,
+    ffi::*,
+    prelude::*,
+    types::Opaque, //
+};
 
 /// What to do when something happens to a network device, of any namespace.
 ///

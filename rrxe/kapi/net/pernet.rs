@@ -9,7 +9,10 @@ use super::netns::Net;
 use crate::kapi::bindings as b;
 use core::{
     cell::UnsafeCell,
-    marker::{PhantomData, PhantomPinned},
+    marker::{
+        PhantomData,
+        PhantomPinned, //
+    },
     ptr,
 };
 use kernel::{
@@ -17,10 +20,16 @@ use kernel::{
     ffi::*,
     prelude::*,
     sync::{
-        atomic::{ordering, Atomic},
+        atomic::{
+            ordering,
+            Atomic, //
+        },
         rcu, Arc,
     },
-    types::{ForeignOwnable, Opaque},
+    types::{
+        ForeignOwnable,
+        Opaque, //
+    },
 };
 
 /// Nothing is registered.

@@ -5,10 +5,23 @@
 //! C headers: [`include/net/route.h`](srctree/include/net/route.h),
 //! [`include/net/ip6_route.h`](srctree/include/net/ip6_route.h)
 
-use super::{address::Addresses, headers, netdev::NetDevice};
+use super::{
+    address::Addresses,
+    headers,
+    netdev::NetDevice, //
+};
 use crate::kapi::bindings as b;
-use core::{net::Ipv6Addr, ptr, ptr::NonNull};
-use kernel::{error::from_err_ptr, error::to_result, prelude::*, sync::rcu};
+use core::{
+    net::Ipv6Addr,
+    ptr,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::from_err_ptr,
+    error::to_result,
+    prelude::*,
+    sync::rcu, //
+};
 
 /// What a route is looked up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

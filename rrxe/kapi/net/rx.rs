@@ -5,15 +5,29 @@
 use super::{
     address::Addresses,
     netdev::NetDevice,
-    skb::{Packet, Skb},
+    skb::{
+        Packet,
+        Skb, //
+    },
 };
-use crate::kapi::{bindings as b, crc::crc32_le, mem::Chunk};
+use crate::kapi::{
+    bindings as b,
+    crc::crc32_le,
+    mem::Chunk, //
+};
 use core::{
     mem::MaybeUninit,
-    net::{Ipv4Addr, Ipv6Addr},
+    net::{
+        Ipv4Addr,
+        Ipv6Addr, //
+    },
     ptr, slice,
 };
-use kernel::{error::to_result, prelude::*, sync::rcu};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::rcu, //
+};
 
 /// How much of the content is contiguous at least, unless there is less of it, in bytes.
 ///

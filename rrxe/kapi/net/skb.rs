@@ -6,11 +6,20 @@
 
 use crate::kapi::bindings as b;
 use core::{
-    marker::{PhantomData, PhantomPinned},
+    marker::{
+        PhantomData,
+        PhantomPinned, //
+    },
     mem::ManuallyDrop,
-    ptr::{self, NonNull},
+    ptr::{
+        self,
+        NonNull, //
+    },
 };
-use kernel::{prelude::*, types::Opaque};
+use kernel::{
+    prelude::*,
+    types::Opaque, //
+};
 
 /// A socket buffer of our own. Dropping it counts as losing the packet.
 ///

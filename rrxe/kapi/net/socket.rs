@@ -6,8 +6,15 @@
 
 use super::netns::Net;
 use crate::kapi::bindings as b;
-use core::ptr::{self, NonNull};
-use kernel::{error::to_result, ffi::*, prelude::*};
+use core::ptr::{
+    self,
+    NonNull, //
+};
+use kernel::{
+    error::to_result,
+    ffi::*,
+    prelude::*, //
+};
 
 /// The function that takes the packets of a socket, softirq or process context with softirqs disabled,
 /// in an RCU read section. It owns the packet and returns zero.

@@ -4,7 +4,11 @@
 
 use super::{
     netns::Net,
-    pernet::{self, Pernet, PernetId},
+    pernet::{
+        self,
+        Pernet,
+        PernetId, //
+    },
     rx::RxPacket,
     skb::Skb,
     socket::EncapSocket,
@@ -15,7 +19,10 @@ use kernel::{
     ffi::*,
     new_mutex,
     prelude::*,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc,
+        Mutex, //
+    },
 };
 
 /// Where the packets of a namespace go.

@@ -7,16 +7,33 @@
 //! and the [`TxPacket`] that it gives takes the CRC and is sent.
 
 use super::{
-    headers::{Headers, UDP_LEN},
-    route::{Route, Version},
+    headers::{
+        Headers,
+        UDP_LEN, //
+    },
+    route::{
+        Route,
+        Version, //
+    },
     skb::Skb,
 };
-use crate::kapi::{bindings as b, gfp, mem::Chunk};
+use crate::kapi::{
+    bindings as b,
+    gfp,
+    mem::Chunk, //
+};
 use core::{
-    ptr::{self, NonNull},
+    ptr::{
+        self,
+        NonNull, //
+    },
     slice,
 };
-use kernel::{alloc::Flags, prelude::*, sync::rcu};
+use kernel::{
+    alloc::Flags,
+    prelude::*,
+    sync::rcu, //
+};
 
 /// The content of a packet, as it grows.
 ///

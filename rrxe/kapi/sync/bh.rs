@@ -7,7 +7,10 @@
 
 use crate::kapi::bindings as b;
 use kernel::{
-    sync::lock::{Backend, Guard, Lock},
+    sync::lock::{
+        Backend,
+        Lock, //
+    },
     types::NotThreadSafe,
 };
 
@@ -16,9 +19,6 @@ use kernel::{
 /// For data shared between process context and softirqs. Taken in process or softirq context, never
 /// in a hard interrupt. Create one with [`new_spinlock_bh!`].
 pub(crate) type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
-
-/// The guard of a [`SpinLockBh`].
-pub(crate) type SpinLockBhGuard<'a, T> = Guard<'a, T, SpinLockBhBackend>;
 
 /// Creates an initialiser of a [`SpinLockBh`], with the name given or one made of the source line.
 macro_rules! new_spinlock_bh {

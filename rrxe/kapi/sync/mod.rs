@@ -7,7 +7,14 @@ pub(crate) mod owner;
 pub(crate) mod percpu;
 pub(crate) mod rcu_table;
 
-pub(crate) use bh::{new_spinlock_bh, BhGuard, SpinLockBh};
-pub(crate) use owner::{Owned, Turn};
+pub(crate) use bh::{
+    new_spinlock_bh,
+    BhGuard,
+    SpinLockBh, //
+};
+pub(crate) use owner::{
+    Owned,
+    Turn, //
+};
 pub(crate) use percpu::Counters;
-pub(crate) use rcu_table::{RcuTable, Reservation};
+pub(crate) use rcu_table::RcuTable;

@@ -35,13 +35,22 @@
 
 use core::{
     cell::UnsafeCell,
-    ops::{Deref, DerefMut},
+    ops::{
+        Deref,
+        DerefMut, //
+    },
     pin::Pin,
 };
 use kernel::{
     prelude::*,
-    sync::atomic::{ordering, Atomic},
-    time::{delay::fsleep, Delta},
+    sync::atomic::{
+        ordering,
+        Atomic, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
 use pin_init::Wrapper;
 

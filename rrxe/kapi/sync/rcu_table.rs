@@ -4,17 +4,30 @@
 //!
 //! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
-use crate::kapi::{bindings as b, gfp};
+use crate::kapi::{
+    bindings as b,
+    gfp, //
+};
 use core::{
-    marker::{PhantomData, PhantomPinned},
+    marker::{
+        PhantomData,
+        PhantomPinned, //
+    },
     ops::RangeInclusive,
     ptr,
 };
 use kernel::{
     alloc::Flags,
     prelude::*,
-    sync::{rcu, Arc, ArcBorrow},
-    types::{ForeignOwnable, Opaque},
+    sync::{
+        rcu,
+        Arc,
+        ArcBorrow, //
+    },
+    types::{
+        ForeignOwnable,
+        Opaque, //
+    },
 };
 
 /// A table from 32-bit numbers to objects, read under RCU.

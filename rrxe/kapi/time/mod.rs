@@ -4,7 +4,10 @@
 
 pub(crate) mod timer;
 
-pub(crate) use timer::{Expire, Timer};
+pub(crate) use timer::{
+    Expire,
+    Timer, //
+};
 
 use crate::kapi::bindings as b;
 use rrxe_proto::time::Instant;

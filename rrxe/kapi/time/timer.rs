@@ -10,7 +10,10 @@
 
 use crate::kapi::bindings as b;
 use core::marker::PhantomPinned;
-use kernel::{prelude::*, types::Opaque};
+use kernel::{
+    prelude::*,
+    types::Opaque, //
+};
 use rrxe_proto::time::Instant;
 
 /// What happens when a [`Timer`] expires.
@@ -102,12 +105,6 @@ impl<T: Expire> Timer<T> {
     pub(crate) fn cancel(&self) {
         // SAFETY: By the type invariant the timer is initialised.
         unsafe { b::hrtimer_cancel(self.timer.get()) };
-    }
-
-    /// What the timer calls.
-    #[inline]
-    pub(crate) fn target(&self) -> &T {
-        &self.target
     }
 
     /// The callback of the C timer.

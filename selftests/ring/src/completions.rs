@@ -9,7 +9,7 @@ use rrxe_proto::{
 };
 
 use crate::{
-    ring::{abi::wc_flags, CompletionRing, Datagram, Wc, WcExtra},
+    ring::{abi::wc_flags, completion::Datagram, CompletionRing, Wc, WcExtra},
     shmem::Udata,
     user::Mapping,
 };

@@ -9,7 +9,8 @@ use zerocopy::IntoBytes;
 use crate::{
     ring::{
         abi::{DmaInfo, ReceiveWqe as RawWqe, Sge},
-        InvalidWqe, ReceiveCaps, ReceiveRing, ReceiveWqe, Take, MAX_RECEIVE_SGE,
+        receive_wqe::MAX_RECEIVE_SGE,
+        InvalidWqe, ReceiveCaps, ReceiveRing, ReceiveWqe, Take,
     },
     shmem::Udata,
     user::{sge, Mapping},

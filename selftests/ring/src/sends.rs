@@ -23,7 +23,8 @@ use crate::{
     ring::{
         abi::{send_flags, wr_opcode, SendWqe as RawWqe, Sge},
         element::Element,
-        InvalidWqe, LocalData, SendCaps, SendRing, SendRules, SendWqe, Signalling,
+        send_wqe::SendRules,
+        InvalidWqe, LocalData, SendCaps, SendRing, SendWqe, Signalling,
     },
     shmem::Udata,
     user::{send_head, sge, with_inline, with_sges, Mapping},
@@ -231,10 +232,7 @@ fn operations_of_the_kernel_and_of_other_services_are_refused() {
     for opcode in (7..=8).chain(10..300).chain([u32::MAX, 0xf0]) {
         let element = with_sges(send_head(7, opcode, 0), &[]);
         assert_eq!(invalid(&element), InvalidWqe::Unsupported);
-        assert_eq!(
-            InvalidWqe::Unsupported.status(),
-            WcStatus::LocalQpOperation
-        );
+        assert_eq!(InvalidWqe::Unsupported.status(), WcStatus::LocalQpOperation);
     }
     let uc = SendRules {
         transport: Transport::Uc,

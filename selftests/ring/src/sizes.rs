@@ -48,7 +48,7 @@ proptest! {
         prop_assert!(geometry.capacity() >= entries);
         prop_assert!(geometry.slot_bytes() >= element);
         prop_assert!(geometry.offset(a) + geometry.slot_bytes() <= geometry.bytes());
-        prop_assert!(geometry.offset(a) % 64 == 0);
+        prop_assert!(geometry.offset(a).is_multiple_of(64));
         prop_assert!(geometry.distance(a, b) <= geometry.capacity());
         prop_assert_eq!(
             geometry.masked(a.wrapping_add(geometry.distance(a, b))),
