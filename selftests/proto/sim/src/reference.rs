@@ -25,6 +25,8 @@ pub enum Deed<'a> {
         rkey: u32,
         va: u64,
         data: &'a [u8],
+        /// Bytes from `va` on to which access is asked for: to the end of the message.
+        remaining: u32,
     },
     Read {
         rkey: u32,
@@ -285,6 +287,7 @@ impl Reference {
                     rkey,
                     va: va + u64::from(offset),
                     data,
+                    remaining: work.len - offset,
                 }
             }
             Op::Read { va, rkey } => {

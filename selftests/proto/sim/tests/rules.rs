@@ -286,6 +286,27 @@ fn rule_09_no_more_than_max_rd_atomic_in_flight() {
 }
 
 #[test]
+fn rule_09_where_no_read_may_be_in_flight_none_is_sent() {
+    let settings = Settings {
+        max_rd_atomic: 0,
+        ..Settings::PLAIN
+    };
+    for op in [READ, ADD] {
+        let works = vec![Work::new(Op::Send, 10), Work::new(op, 8)];
+        let trace = Trace::of(&failing(one_way(settings, works), 1, &[2]));
+        assert_eq!(trace.count(&["0 --> "]), 1);
+    }
+    let settings = Settings {
+        max_dest_rd_atomic: 0,
+        ..Settings::PLAIN
+    };
+    for op in [READ, ADD] {
+        let works = vec![Work::new(Op::Send, 10), Work::new(op, 8)];
+        Trace::of(&failing(one_way(settings, works), 1, &[9]));
+    }
+}
+
+#[test]
 fn rule_10_every_ack_req_is_answered_and_a_batch_by_one_ack() {
     let trace = Trace::of(&one_way(Settings::PLAIN, sends(30, 10)));
     assert_eq!(trace.count(&["0 --> SEND", "AckReq"]), 30);

@@ -214,13 +214,14 @@ impl Answering {
                 len,
                 remaining,
             } => {
-                if len as usize != payload.len() || remaining < len {
+                if len as usize != payload.len() {
                     return Err(format!("{len} of {} bytes written", payload.len()));
                 }
                 judge(Deed::Write {
                     rkey,
                     va,
                     data: payload,
+                    remaining,
                 })?;
                 let place = self
                     .memory

@@ -337,27 +337,25 @@ fn receives(rng: &mut Rng, family: Family, works: &[Work]) -> Vec<Receive> {
 
 /// Faults for both links. How many of a thousand frames each kind hits is itself random.
 fn adversity(rng: &mut Rng, worst: u64) -> Vec<NodePlan> {
+    // Frames come a little late, or long after they were sent again.
+    let longest = rng.pick(&[20 * MICROSECOND, 150 * MICROSECOND, 4 * MILLISECOND]);
     let mut out = Vec::new();
-    let mut maybe = |rng: &mut Rng, node: fn(u32) -> NodePlan| {
-        if rng.chance(400) {
-            let per_mille = rng.range(5, worst) as u32;
-            out.push(node(per_mille));
+    for kind in 0..5 {
+        let per_mille = rng.range(5, worst) as u32;
+        if !rng.chance(400) {
+            continue;
         }
-    };
-    maybe(rng, |per_mille| NodePlan::Loss { per_mille });
-    maybe(rng, |per_mille| NodePlan::BurstLoss {
-        per_mille: per_mille / 4,
-        longest: 6,
-    });
-    maybe(rng, |per_mille| NodePlan::Duplicate {
-        per_mille,
-        longest: 150 * MICROSECOND,
-    });
-    maybe(rng, |per_mille| NodePlan::Reorder {
-        per_mille,
-        longest: 150 * MICROSECOND,
-    });
-    maybe(rng, |per_mille| NodePlan::Corrupt { per_mille });
+        out.push(match kind {
+            0 => NodePlan::Loss { per_mille },
+            1 => NodePlan::BurstLoss {
+                per_mille: per_mille / 4,
+                longest: 6,
+            },
+            2 => NodePlan::Duplicate { per_mille, longest },
+            3 => NodePlan::Reorder { per_mille, longest },
+            _ => NodePlan::Corrupt { per_mille },
+        });
+    }
     out
 }
 
@@ -395,6 +393,10 @@ fn death(rng: &mut Rng, scenario: &mut Scenario) {
 fn starved(rng: &mut Rng, scenario: &mut Scenario) {
     let end = &mut scenario.ends[0];
     end.flow.settings.rnr_retry = rng.below(7) as u8;
+    if rng.chance(300) {
+        // Nothing is lost, so no ACK timer is needed.
+        end.flow.settings.timeout = 0;
+    }
     let hungry: Vec<usize> = (0..end.flow.works.len())
         .filter(|&i| end.flow.works[i].op.takes_receive())
         .collect();
