@@ -77,7 +77,7 @@ def device_attributes(a, _):
     attr = a.ctx.query_device()
     for name, least in {
         "max_qp": 1024, "max_qp_wr": 8192, "max_sge": 16, "max_cq": 1024, "max_cqe": 32767, "max_mr": 1024,
-        "max_pd": 1024, "max_qp_rd_atom": 16, "max_qp_init_rd_atom": 16, "max_ah": 100, "max_srq": 100,
+        "max_pd": 1024, "max_qp_rd_atom": 16, "max_qp_init_rd_atom": 16, "max_ah": 100,
         "max_mr_size": 1 << 40, "max_pkeys": 1,
     }.items():  # fmt: skip
         check(getattr(attr, name) >= least, f"{name} is {getattr(attr, name)}, wanted at least {least}")

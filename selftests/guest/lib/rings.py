@@ -99,7 +99,7 @@ class Wqe:
 
     def __bytes__(self):
         length = len(self.inline) or sum(sge[1] for sge in self.sges)
-        length = length if self.length is None else self.length
+        length = (length if self.length is None else self.length) & 0xFFFFFFFF
         wr = struct.pack("<QIIII", self.wr_id, 0, self.opcode, self.flags, self.imm) + self.union()
         head = struct.pack(
             "<IIQIIIIIIII",
