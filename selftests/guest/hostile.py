@@ -151,7 +151,6 @@ def bad_entries(a, b):
         good(flags=SEND.SIGNALED | SEND.INLINE, length=1 << 20, resid=1 << 20),
         good(flags=SEND.SIGNALED | SEND.INLINE, length=0x7FFFFFFF, resid=0x7FFFFFFF),
         good(opcode=WR.ATOMIC_FETCH_AND_ADD, sges=[sge(4)]),
-        good(opcode=WR.ATOMIC_FETCH_AND_ADD, sges=[sge(16)]),
         good(opcode=WR.ATOMIC_FETCH_AND_ADD, sges=[]),
         good(opcode=WR.ATOMIC_CMP_AND_SWP, sges=[sge(8)], remote=(attacker.there.at().addr + 1, attacker.there.mr.rkey)),
         good(opcode=WR.RDMA_READ, flags=SEND.SIGNALED | SEND.INLINE),

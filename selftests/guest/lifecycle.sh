@@ -51,7 +51,7 @@ busy_start() {
 	wait_for 15 busy_moves || { cat "$PERF_CLIENT"; return 1; }
 }
 
-sent_packets() { cat "/sys/class/infiniband/$DEV_A/ports/1/hw_counters/sent_pkts" 2>/dev/null || echo 0; }
+sent_packets() { in_a cat "/sys/class/net/$IF_A/statistics/tx_packets" 2>/dev/null || echo 0; }
 
 # Does the traffic flow?
 busy_moves() {
