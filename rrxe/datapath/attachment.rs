@@ -29,7 +29,7 @@ impl Attachment {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if the network device has a node already, `EADDRINUSE` if somebody else has the
+    /// `EEXIST` if the network device has a node already, `EADDRINUSE` if somebody else has the
     /// UDP port, `ENODEV` if the namespace is being torn down.
     pub(crate) fn new(node: Arc<Node>, netdev: &NetDevice) -> Result<Self> {
         let net = netdev.net().ok_or(ENODEV)?;
@@ -38,7 +38,8 @@ impl Attachment {
         listener
             .receiver()
             .nodes()
-            .insert_at(ifindex, node, GFP_KERNEL)?;
+            .insert_at(ifindex, node, GFP_KERNEL)
+            .map_err(|error| if error == EBUSY { EEXIST } else { error })?;
         Ok(Self { listener, ifindex })
     }
 }

@@ -59,6 +59,10 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
+/// There is no room for a completion just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
 /// What is to be done about an attempt to append completions once the lock has been released.
 struct Appended {
     /// The consumer has waited for one of them.
@@ -152,9 +156,24 @@ impl Cq {
         appended.result
     }
 
-    /// How many completions can be appended without an overrun, if the consumer polls none.
-    pub(crate) fn room(&self) -> u32 {
-        self.0.state.lock().room()
+    /// Appends a completion if there is room, and notifies the consumer if it waits for it.
+    ///
+    /// Process or softirq context; never sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], which is no overrun: to be tried again later.
+    pub(crate) fn post_if_room(&self, wc: &Wc) -> Result<(), Full> {
+        let mut state = self.0.state.lock();
+        if !state.dead && state.room() == 0 {
+            return Err(Full);
+        }
+        let appended = state.append(slice::from_ref(wc));
+        drop(state);
+        if appended.wake {
+            self.0.notify.notify();
+        }
+        Ok(())
     }
 }
 
@@ -184,9 +203,6 @@ impl State {
     }
 
     fn room(&self) -> u32 {
-        if self.dead {
-            return 0;
-        }
         self.ring.capacity().saturating_sub(self.ring.pending())
     }
 }

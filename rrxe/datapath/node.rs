@@ -8,10 +8,7 @@ use super::{
     wake::Wake, //
 };
 use crate::kapi::{
-    net::{
-        IpId,
-        NetDevice, //
-    },
+    net::NetDevice,
     sync::RcuTable,
     work::{
         Work,
@@ -39,24 +36,24 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
-    ids: IpId,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
 }
 
 impl Node {
-    /// The first queue pair number given out; 0 and 1 are special.
-    const FIRST_QPN: u32 = 2;
-
-    /// A node that sends by `netdev`, without queue pairs and memory. Process context, may sleep.
-    pub(crate) fn new(netdev: ARef<NetDevice>, first_key: u32) -> Result<Arc<Self>> {
+    /// A node that sends by `netdev`, without queue pairs and memory. The first numbers of the two
+    /// are looked for from the given ones on. Process context, may sleep.
+    pub(crate) fn new(
+        netdev: ARef<NetDevice>,
+        first_qpn: u32,
+        first_key: u32,
+    ) -> Result<Arc<Self>> {
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         Arc::pin_init(
             pin_init!(Self {
                 netdev,
-                qps <- RcuTable::new(Self::FIRST_QPN),
+                qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
-                ids: IpId::new(),
                 rest,
             }),
             GFP_KERNEL,
@@ -76,11 +73,6 @@ impl Node {
     /// Memory regions by index of their keys.
     pub(crate) fn mrs(&self) -> &RcuTable<Mr> {
         &self.mrs
-    }
-
-    /// The next IPv4 identification.
-    pub(super) fn next_ip_id(&self) -> u16 {
-        self.ids.reserve(1)
     }
 
     /// Has `rest` run soon, by a thread.

@@ -3,13 +3,16 @@
 //! Who a queue pair is connected to, and how packets get there.
 
 use super::arrival::Arrival;
-use crate::kapi::net::{
-    Addresses,
-    Flow,
-    Headers,
-    NetDevice,
-    Route,
-    RouteCache, //
+use crate::kapi::{
+    net::{
+        Addresses,
+        Flow,
+        Headers,
+        NetDevice,
+        Route,
+        RouteCache, //
+    },
+    random,
 };
 use kernel::prelude::*;
 use rrxe_proto::Qpn;
@@ -25,6 +28,8 @@ const FIRST_SOURCE_PORT: u16 = 0xc000;
 pub(crate) struct Path {
     /// Here and there.
     pub(crate) addresses: Addresses,
+    /// Number of the network device that has our address.
+    pub(crate) ifindex: u32,
     /// Traffic class (type of service in IPv4).
     pub(crate) traffic_class: u8,
     /// Hop limit (time to live in IPv4).
@@ -36,6 +41,7 @@ pub(crate) struct Path {
 /// The queue pair at the other end, as one side of ours knows it.
 pub(crate) struct Peer {
     qpn: Qpn,
+    /// Of the next packet.
     headers: Headers,
     route: RouteCache,
 }
@@ -51,12 +57,13 @@ impl Peer {
                 traffic_class: path.traffic_class,
                 hop_limit: path.hop_limit,
                 flow_label: path.flow_label,
-                id: 0,
+                id: u16::from_ne_bytes(random::bytes()),
                 source_port,
                 destination_port: ROCE_PORT,
             },
             route: RouteCache::new(Flow {
                 addresses: path.addresses,
+                ifindex: path.ifindex,
                 traffic_class: path.traffic_class,
                 flow_label: path.flow_label,
                 source_port,
@@ -75,9 +82,14 @@ impl Peer {
         arrival.packet().addresses() == Some(self.headers.addresses.reversed())
     }
 
-    /// The IP and UDP headers of a packet to it.
-    pub(super) fn headers(&self, id: u16) -> Headers {
-        Headers { id, ..self.headers }
+    /// The IP and UDP headers of one packet to it.
+    ///
+    /// Identifications of IPv4 count up though nothing is ever fragmented: hosts that merge packets
+    /// of one flow and split them again number them that way, and the ICRC covers the number.
+    pub(super) fn next_headers(&mut self) -> Headers {
+        let headers = self.headers;
+        self.headers.id = headers.id.wrapping_add(1);
+        headers
     }
 
     /// The route there. Errors as [`Route::lookup`].

@@ -37,13 +37,6 @@ use rrxe_proto::{
     Qpn, //
 };
 
-/// How often to look for receives that were posted to a queue pair in the error state. User space
-/// posts them without telling.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
-
-/// How soon to try again to send responses that could not be sent.
-const UNSENT_DELAY: Duration = Duration::from_micros(100);
-
 /// A queue pair.
 ///
 /// Its two sides run independently of each other. Neither ever waits for the other: they meet in
@@ -78,8 +71,11 @@ impl Qp {
         send: SendSide,
         receive: ReceiveSide,
     ) -> Result<Arc<Self>> {
-        let wake_send = Wake::new(node.clone(), qpn, |qp| qp.send.run_alarm(qp));
-        let wake_receive = Wake::new(node.clone(), qpn, |qp| qp.receive.run_alarm(qp));
+        let wake = |then| Wake::new(node.clone(), qpn, then);
+        let send_alarm = wake(|qp| qp.send.run_alarm(qp));
+        let send_rest = wake(|qp| qp.send.run(qp));
+        let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
+        let receive_rest = wake(|qp| qp.receive.run(qp));
         Arc::pin_init(
             pin_init!(Self {
                 qpn,
@@ -88,8 +84,8 @@ impl Qp {
                 events,
                 failed: Atomic::new(false),
                 is_news: Atomic::new(false),
-                send <- Station::new(send, wake_send),
-                receive <- Station::new(receive, wake_receive),
+                send <- Station::new(send, send_alarm, send_rest),
+                receive <- Station::new(receive, receive_alarm, receive_rest),
             }),
             GFP_KERNEL,
         )
@@ -178,13 +174,13 @@ impl Qp {
         self.send.wake_at(deadline);
     }
 
-    /// Responses could not be sent.
-    pub(super) fn retry_responses_later(&self) {
-        self.receive.wake_at(now().saturating_add(UNSENT_DELAY));
+    /// Has the send side worked on again after `delay`.
+    pub(super) fn wake_send_in(&self, delay: Duration) {
+        self.send.wake_at(now().saturating_add(delay));
     }
 
-    /// No more receives were posted in the error state.
-    pub(super) fn look_for_receives_later(&self) {
-        self.receive.wake_at(now().saturating_add(FLUSH_INTERVAL));
+    /// Has the receive side worked on again after `delay`.
+    pub(super) fn wake_receive_in(&self, delay: Duration) {
+        self.receive.wake_at(now().saturating_add(delay));
     }
 }

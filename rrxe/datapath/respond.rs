@@ -6,6 +6,7 @@
 use super::{
     arrival::Arrival,
     cq::Cq,
+    flush::Flush,
     memory::Memory,
     peer::Peer,
     qp::Qp,
@@ -25,6 +26,7 @@ use crate::{
         WcExtra, //
     },
 };
+use core::time::Duration;
 use kernel::prelude::*;
 use rrxe_proto::{
     access::Access,
@@ -52,8 +54,8 @@ use rrxe_proto::{
     },
 };
 
-/// Packets sent, or requests flushed, in one go before others get their turn.
-const BUDGET: u32 = 128;
+/// How soon to try again to send responses that could not be sent.
+const UNSENT_DELAY: Duration = Duration::from_micros(100);
 
 /// Packets of one plan.
 const BURST: u32 = 16;
@@ -62,6 +64,7 @@ const BURST: u32 = 16;
 pub(crate) struct ReceiveSide {
     queue: ReceiveQueue,
     cq: Cq,
+    flush: Flush,
     phase: Phase,
 }
 
@@ -110,6 +113,7 @@ impl ReceiveSide {
                 wqe: ReceiveWqe::new(),
             },
             cq,
+            flush: Flush::default(),
             phase: Phase::Idle,
         }
     }
@@ -138,11 +142,11 @@ impl ReceiveSide {
         }
     }
 
-    /// Gives the side more room for READs and atomics, if `saved` has more. Those that the peer had
-    /// under way cannot be repeated any more.
-    pub(crate) fn enlarge_saved(&mut self, saved: KVec<Saved>) {
+    /// Gives the side more room for READs and atomics, if `saved` has more.
+    pub(crate) fn enlarge_saved(&mut self, mut saved: KVec<Saved>) {
         if let Phase::Running(running) = &mut self.phase {
             if saved.len() > running.saved.len() {
+                running.responder.move_saved(&running.saved, &mut saved);
                 running.saved = saved;
             }
         }
@@ -170,6 +174,7 @@ impl ReceiveSide {
     /// Forgets all requests, without a completion.
     pub(crate) fn reset(&mut self) {
         self.phase = Phase::Idle;
+        self.flush = Flush::default();
         self.queue.ring.clear();
     }
 }
@@ -201,27 +206,28 @@ impl Side for ReceiveSide {
         }
     }
 
-    fn work(&mut self, qp: &Qp) -> Progress {
+    fn work(&mut self, qp: &Qp, budget: u32) -> Progress {
         if let Phase::Running(running) = &mut self.phase {
             while let Some(event) = running.responder.poll_event() {
                 tell(qp, event);
             }
-        }
-        if qp.has_failed() && matches!(self.phase, Phase::Running(_)) {
-            self.enter_error();
+            if qp.has_failed() {
+                self.enter_error();
+            }
         }
         let sent = match &mut self.phase {
             Phase::Idle | Phase::Flushing(None) => Progress::Idle,
-            Phase::Running(running) | Phase::Flushing(Some(running)) => running.transmit(qp),
+            Phase::Running(running) | Phase::Flushing(Some(running)) => {
+                running.transmit(qp, budget)
+            }
         };
-        sent.and(self.flush(qp))
+        sent.and(self.flush(qp, budget))
     }
-
 }
 
 impl ReceiveSide {
     /// Completes receive work requests with an error, if it has come to that.
-    fn flush(&mut self, qp: &Qp) -> Progress {
+    fn flush(&mut self, qp: &Qp, budget: u32) -> Progress {
         let Phase::Flushing(running) = &mut self.phase else {
             return Progress::Idle;
         };
@@ -231,17 +237,17 @@ impl ReceiveSide {
         if let Some(completion) = held {
             self.complete(qp, &completion);
         }
-        for _ in 0..BUDGET {
-            let status = match self.queue.ring.take(&mut self.queue.wqe) {
-                // User space posts receives without telling, so one has to look for them.
-                ring::Take::Empty => {
-                    qp.look_for_receives_later();
-                    return Progress::Idle;
-                }
-                ring::Take::Taken | ring::Take::Invalid(_) => WcStatus::WrFlush,
-            };
-            let wc = Wc::new(self.queue.wqe.wr_id(), WcOpcode::Receive, status, qp.qpn());
-            self.post(qp, wc);
+        let mut room = self.flush.settle(&self.cq);
+        for _ in 0..budget {
+            // User space neither tells of receives that it posts nor of completions that it polls,
+            // so one has to look for them.
+            if room.is_err() || self.queue.take() == Take::Empty {
+                qp.wake_receive_in(self.flush.delay());
+                return Progress::Idle;
+            }
+            let wr_id = self.queue.wqe.wr_id();
+            let wc = Wc::new(wr_id, WcOpcode::Receive, WcStatus::WrFlush, qp.qpn());
+            room = self.flush.post(&self.cq, wc);
         }
         Progress::Busy
     }
@@ -263,10 +269,6 @@ impl ReceiveSide {
                 qp.qpn(),
             )
         };
-        self.post(qp, wc);
-    }
-
-    fn post(&self, qp: &Qp, wc: Wc) {
         if self.cq.post(wc).is_err() {
             qp.fail();
         }
@@ -275,8 +277,8 @@ impl ReceiveSide {
 
 impl Running {
     /// Sends what the responder owes the peer.
-    fn transmit(&mut self, qp: &Qp) -> Progress {
-        let mut left = BUDGET;
+    fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
+        let mut left = budget;
         while left != 0 {
             let plan = self
                 .responder
@@ -294,7 +296,7 @@ impl Running {
                 }
                 Err(transmit::Failure::Unsent(psn)) => {
                     self.responder.unsent(&plan, psn, &mut self.saved);
-                    qp.retry_responses_later();
+                    qp.wake_receive_in(UNSENT_DELAY);
                     return Progress::Idle;
                 }
             }

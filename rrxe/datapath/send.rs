@@ -6,6 +6,7 @@
 use super::{
     arrival::Arrival,
     cq::Cq,
+    flush::Flush,
     peer::Peer,
     qp::Qp,
     station::{
@@ -44,9 +45,6 @@ use rrxe_proto::{
     timers::AckTimeout, //
 };
 
-/// Packets sent in one go before others get their turn.
-const BUDGET: u32 = 128;
-
 /// Packets of one plan.
 const BURST: u32 = 16;
 
@@ -54,6 +52,7 @@ const BURST: u32 = 16;
 pub(crate) struct SendSide {
     ring: SendRing,
     cq: Cq,
+    flush: Flush,
     /// Runs in the states from RTS on. Before that requests stay in the ring.
     running: Option<Running>,
 }
@@ -83,13 +82,14 @@ impl SendSide {
         Self {
             ring,
             cq,
+            flush: Flush::default(),
             running: None,
         }
     }
 
-    /// Begins to send to `peer`, with PSN `sq_psn` first.
+    /// Begins to send to `peer`, with PSN `sq_psn` first, unless the queue pair has failed already.
     pub(crate) fn start(&mut self, peer: Peer, mtu: PathMtu, sq_psn: Psn, config: SendConfig) {
-        self.running = Some(Running {
+        self.running.get_or_insert_with(|| Running {
             requester: Requester::new(mtu, sq_psn, config),
             peer: Some(peer),
             drain: Drain::No,
@@ -143,6 +143,7 @@ impl SendSide {
     /// Forgets all requests, without a completion.
     pub(crate) fn reset(&mut self) {
         self.running = None;
+        self.flush = Flush::default();
         self.ring.clear();
     }
 }
@@ -180,24 +181,54 @@ impl Side for SendSide {
         }
     }
 
-    fn work(&mut self, qp: &Qp) -> Progress {
-        let Self { ring, cq, running } = self;
-        let Some(running) = running else {
+    fn work(&mut self, qp: &Qp, budget: u32) -> Progress {
+        if qp.has_failed() {
+            self.enter_error();
+        }
+        let Some(running) = &mut self.running else {
             return Progress::Idle;
         };
-        if qp.has_failed() {
-            running.requester.enter_error();
-        }
         let now = now();
         running.requester.on_timeout(now);
-        let fetched = running.fetch(ring);
-        let sent = running.transmit(qp, ring, now);
-        running.complete(qp, ring, cq);
+        let fetched = running.fetch(&mut self.ring, budget);
+        let sent = running.transmit(qp, &self.ring, now, budget);
         running.tell_drained(qp);
         if let Some(deadline) = running.requester.next_deadline() {
             qp.wake_send_at(deadline);
         }
-        fetched.and(sent)
+        fetched.and(sent).and(self.complete(qp, budget))
+    }
+}
+
+impl SendSide {
+    /// Reports the requests that are done.
+    fn complete(&mut self, qp: &Qp, budget: u32) -> Progress {
+        let Some(running) = &mut self.running else {
+            return Progress::Idle;
+        };
+        let mut room = self.flush.settle(&self.cq);
+        for _ in 0..budget {
+            if room.is_err() {
+                qp.wake_send_in(self.flush.delay());
+                return Progress::Idle;
+            }
+            let Some(completion) = running.requester.poll_completion(&self.ring) else {
+                return Progress::Idle;
+            };
+            let wc = work_completion(qp, &self.ring, &completion);
+            // Who sees the completion may post another request at once.
+            self.ring.retire();
+            match completion.status {
+                WcStatus::WrFlush => room = self.flush.post(&self.cq, wc),
+                WcStatus::Success if !completion.reported => (),
+                status => {
+                    if self.cq.post(wc).is_err() || status != WcStatus::Success {
+                        qp.fail();
+                    }
+                }
+            }
+        }
+        Progress::Busy
     }
 }
 
@@ -223,8 +254,8 @@ impl Running {
     }
 
     /// Takes posted requests from the ring.
-    fn fetch(&mut self, ring: &mut SendRing) -> Progress {
-        for _ in 0..BUDGET {
+    fn fetch(&mut self, ring: &mut SendRing, budget: u32) -> Progress {
+        for _ in 0..budget {
             let Some(fetched) = ring.fetch() else {
                 return Progress::Idle;
             };
@@ -237,11 +268,11 @@ impl Running {
     }
 
     /// Sends what the requester wants sent.
-    fn transmit(&mut self, qp: &Qp, ring: &SendRing, now: Instant) -> Progress {
+    fn transmit(&mut self, qp: &Qp, ring: &SendRing, now: Instant, budget: u32) -> Progress {
         let Some(peer) = &mut self.peer else {
             return Progress::Idle;
         };
-        let mut left = BUDGET;
+        let mut left = budget;
         while left != 0 {
             let Some(plan) = self.requester.poll_transmit(now, left.min(BURST), ring) else {
                 return Progress::Idle;
@@ -257,21 +288,6 @@ impl Running {
             }
         }
         Progress::Busy
-    }
-
-    /// Reports the requests that are done.
-    fn complete(&mut self, qp: &Qp, ring: &mut SendRing, cq: &Cq) {
-        while let Some(completion) = self.requester.poll_completion(ring) {
-            let wc = work_completion(qp, ring, &completion);
-            // Who sees the completion may post another request at once.
-            ring.retire();
-            if completion.reported && cq.post(wc).is_err() {
-                qp.fail();
-            }
-            if !matches!(completion.status, WcStatus::Success | WcStatus::WrFlush) {
-                qp.fail();
-            }
-        }
     }
 
     fn tell_drained(&mut self, qp: &Qp) {

@@ -35,13 +35,24 @@ use rrxe_proto::time::Instant;
 /// Packets that may wait while a side is busy. What does not fit is lost, and sent again.
 const BACKLOG: u32 = 1024;
 
+/// Turns in a row that one context takes.
+const TURNS: usize = 8;
+
+/// Packets sent, or requests completed, in a turn. More than a window, so that a doorbell does not
+/// leave anything to a thread.
+const BUDGET: u32 = 192;
+
+/// The same for a turn that a timer takes. Thousands of timers may expire at once, and a softirq
+/// serves them all in one go.
+const ALARM_BUDGET: u32 = 4;
+
 /// One side of a queue pair: the send side or the receive side.
 pub(super) trait Side: Unpin {
     /// Takes in a packet from the peer.
     fn receive(&mut self, qp: &Qp, arrival: &Arrival);
 
-    /// Does what can be done now, within a budget.
-    fn work(&mut self, qp: &Qp) -> Progress;
+    /// Does what can be done now, up to about `budget` packets or completions.
+    fn work(&mut self, qp: &Qp, budget: u32) -> Progress;
 }
 
 /// Whether there is more to do than the budget allowed.
@@ -87,39 +98,43 @@ pub(super) struct Station<S: Side> {
 impl<S: Side> Station<S> {
     const UNSET: u64 = u64::MAX;
 
-    /// A station for `side`, which `wake` leads to.
-    pub(super) fn new(side: S, wake: Wake) -> impl PinInit<Self> {
+    /// A station for `side`, to whose [`run_alarm`](Self::run_alarm) and [`run`](Self::run) the two
+    /// lead.
+    pub(super) fn new(side: S, alarm: Wake, rest: Wake) -> impl PinInit<Self> {
         pin_init!(Self {
             side <- Owned::new(side),
             backlog <- SkbQueue::new(BACKLOG),
-            alarm <- Timer::new(wake.clone()),
+            alarm <- Timer::new(alarm),
             alarm_at: Atomic::new(Self::UNSET),
-            rest <- new_work!(wake, "rrxe::Station::rest"),
+            rest <- new_work!(rest, "rrxe::Station::rest"),
         })
     }
 
     /// Works on the side now, or has whoever works on it look again. Any context but hard interrupts.
     pub(super) fn run(&self, qp: &Qp) {
-        let _bh = BhGuard::new();
-        if let Some(turn) = self.side.enter() {
-            self.take_turns(qp, turn);
-        }
+        self.run_within(qp, BUDGET);
     }
 
     /// Works on the side because its alarm went off.
     pub(super) fn run_alarm(&self, qp: &Qp) {
         self.alarm_at.store(Self::UNSET, Relaxed);
-        self.run(qp);
+        self.run_within(qp, ALARM_BUDGET);
     }
 
     /// Hands a packet to the side.
     pub(super) fn deliver(&self, qp: &Qp, arrival: Arrival) {
         let _bh = BhGuard::new();
-        match self.side.try_enter() {
+        // Packets that wait go first.
+        let free = if self.backlog.is_empty() {
+            self.side.try_enter()
+        } else {
+            None
+        };
+        match free {
             Some(mut turn) => {
                 turn.receive(qp, &arrival);
                 arrival.consume();
-                self.take_turns(qp, turn);
+                self.take_turns(qp, turn, BUDGET);
             }
             None => {
                 if self.backlog.push(arrival.into_packet()).is_ok() {
@@ -134,7 +149,7 @@ impl<S: Side> Station<S> {
         let mut turn = self.side.enter_sleeping();
         let result = change(&mut turn);
         let _bh = BhGuard::new();
-        self.take_turns(qp, turn);
+        self.take_turns(qp, turn, BUDGET);
         result
     }
 
@@ -148,20 +163,42 @@ impl<S: Side> Station<S> {
         }
     }
 
-    /// Works until nothing is left that was announced.
-    fn take_turns(&self, qp: &Qp, mut turn: Turn<'_, S>) {
-        loop {
-            while let Some(arrival) = self.backlog.pop().and_then(Arrival::parse) {
-                turn.receive(qp, &arrival);
-                arrival.consume();
-            }
-            if turn.work(qp) == Progress::Busy {
-                qp.node().continue_later(&self.rest);
+    fn run_within(&self, qp: &Qp, budget: u32) {
+        let _bh = BhGuard::new();
+        if let Some(turn) = self.side.enter() {
+            self.take_turns(qp, turn, budget);
+        }
+    }
+
+    /// Works until nothing is left that was announced, or leaves it to a thread: others can announce
+    /// work as fast as it is done.
+    fn take_turns(&self, qp: &Qp, mut turn: Turn<'_, S>, budget: u32) {
+        for _ in 0..TURNS {
+            let drained = self.drain_backlog(qp, &mut turn);
+            if drained.and(turn.work(qp, budget)) == Progress::Busy {
+                break;
             }
             match turn.leave() {
                 Some(again) => turn = again,
                 None => return,
             }
         }
+        // What is announced between the two is done by the thread.
+        drop(turn);
+        qp.node().continue_later(&self.rest);
+    }
+
+    /// Hands packets of the backlog to the side.
+    fn drain_backlog(&self, qp: &Qp, turn: &mut Turn<'_, S>) -> Progress {
+        for _ in 0..BACKLOG {
+            let Some(packet) = self.backlog.pop() else {
+                return Progress::Idle;
+            };
+            if let Some(arrival) = Arrival::parse(packet) {
+                turn.receive(qp, &arrival);
+                arrival.consume();
+            }
+        }
+        Progress::Busy
     }
 }

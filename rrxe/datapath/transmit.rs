@@ -130,7 +130,7 @@ fn send(
     header: &HeaderBuf,
     fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
 ) -> Result<(), Obstacle> {
-    let headers = peer.headers(node.next_ip_id());
+    let headers = peer.next_headers();
     let Ok(route) = peer.route(node.netdev()) else {
         return Ok(());
     };

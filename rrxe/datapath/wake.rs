@@ -19,7 +19,6 @@ use rrxe_proto::Qpn;
 /// A way to a queue pair that does not keep it alive: its number, and what to do with it.
 ///
 /// A queue pair that is being destroyed is no longer found.
-#[derive(Clone)]
 pub(super) struct Wake {
     node: Arc<Node>,
     qpn: Qpn,

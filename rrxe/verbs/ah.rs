@@ -7,29 +7,32 @@ use super::{
     Device,
     Provider, //
 };
-use crate::kapi::{
-    net::Addresses,
-    rdma::{
-        self,
-        AhAttr,
-        RocePath, //
+use crate::{
+    datapath::peer::Path,
+    kapi::{
+        net::Addresses,
+        rdma::{
+            self,
+            AhAttr,
+            RocePath, //
+        },
     },
+    ring::abi::CreateAhResponse, //
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use zerocopy_derive::Immutable;
 
 /// Where packets go, and from which of our addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Av {
     /// The path as the consumer gave it.
-    #[expect(dead_code, reason = "for datagrams")]
-    pub(crate) path: RocePath,
+    given: RocePath,
     /// Source and destination.
-    #[expect(dead_code, reason = "for datagrams")]
-    pub(crate) addresses: Addresses,
+    addresses: Addresses,
+    /// Number of the netdev that has the source address.
+    ifindex: u32,
 }
 
 impl Av {
@@ -44,9 +47,26 @@ impl Av {
         }
         let addresses = Addresses::from_gids(source.gid(), attr.dgid()).ok_or(EINVAL)?;
         Ok(Self {
-            path: RocePath::read(attr)?,
+            given: RocePath::read(attr)?,
             addresses,
+            ifindex: source.ifindex()?,
         })
+    }
+
+    /// The path as the consumer gave it.
+    pub(super) fn given(&self) -> &RocePath {
+        &self.given
+    }
+
+    /// The path as the network knows it.
+    pub(super) fn network_path(&self) -> Path {
+        Path {
+            addresses: self.addresses,
+            ifindex: self.ifindex,
+            traffic_class: self.given.traffic_class,
+            hop_limit: self.given.hop_limit,
+            flow_label: self.given.flow_label,
+        }
     }
 }
 
@@ -54,16 +74,6 @@ impl Av {
 pub(crate) struct Ah {
     device: Arc<Device>,
     number: u32,
-}
-
-/// Response of `create_ah`: [`struct rxe_create_ah_resp`].
-///
-/// [`struct rxe_create_ah_resp`]: srctree/include/uapi/rdma/rdma_user_rxe.h
-#[derive(IntoBytes, Immutable)]
-#[repr(C)]
-struct CreateAhResponse {
-    number: u32,
-    reserved: u32,
 }
 
 impl rdma::AddressHandle<Provider> for Ah {
@@ -75,7 +85,7 @@ impl rdma::AddressHandle<Provider> for Ah {
         // From here on the drop takes it back.
         let ah = Self { device, number };
         udata.respond(&CreateAhResponse {
-            number,
+            ah_num: number,
             reserved: 0,
         })?;
         Ok(ah)

@@ -63,9 +63,10 @@ pub(crate) struct Device {
 impl Device {
     /// Makes the shared part of a device.
     pub(super) fn new(netdev: &NetDevice) -> Result<Arc<Self>> {
-        // A key of an earlier life of the device shall not fit.
+        // Numbers and keys of an earlier life of the device shall not fit.
+        let first_qpn = u32::from_ne_bytes(random::bytes()) % limits::MAX_QP;
         let first_key = u32::from_ne_bytes(random::bytes()) % limits::MAX_MR;
-        let node = Node::new(netdev.into(), first_key)?;
+        let node = Node::new(netdev.into(), first_qpn, first_key)?;
         let attachment = Attachment::new(node.clone(), netdev)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -137,6 +138,6 @@ impl rdma::ProviderDevice<Provider> for Device {
 /// The largest path MTU whose packets fit through `netdev`.
 pub(super) fn active_mtu(netdev: &NetDevice) -> PathMtu {
     let room = netdev.mtu().saturating_sub(OVERHEAD);
-    // If there is no room even for the smallest, IP fragments its packets.
+    // There is no smaller one. If even that does not fit, its full packets are refused.
     PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256)
 }

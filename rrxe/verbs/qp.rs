@@ -69,6 +69,7 @@ pub(crate) struct QueuePair {
     qp: Arc<Qp>,
     node: Arc<Node>,
     caps: QpCaps,
+    signalling: Signalling,
     /// Whether requests may be posted to the send queue.
     may_send: Atomic<bool>,
     /// State and attributes; held for as long as they change.
@@ -148,6 +149,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
             qp,
             node,
             caps,
+            signalling,
             may_send: Atomic::new(false),
             control,
         })
@@ -155,6 +157,10 @@ impl rdma::QueuePair<Provider> for QueuePair {
 
     fn number(&self) -> u32 {
         self.qp.qpn().get()
+    }
+
+    fn signals_all(&self) -> bool {
+        self.signalling == Signalling::All
     }
 
     fn modify(&self, change: &QpModify<'_>) -> Result {
@@ -193,7 +199,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
     }
 
     fn doorbell(&self) -> Result {
-        if !self.may_send.load(Relaxed) {
+        if !self.may_send.load(Relaxed) && !self.qp.has_failed() {
             return Err(EINVAL);
         }
         self.qp.ring_doorbell();
@@ -225,9 +231,7 @@ impl QueuePair {
         match (from, to) {
             (_, QpState::Reset) => {
                 self.may_send.store(false, Relaxed);
-                self.qp.update_send(SendSide::reset);
-                self.qp.update_receive(ReceiveSide::reset);
-                self.qp.forgive();
+                self.reset();
             }
             (_, QpState::Error) => {
                 self.may_send.store(true, Relaxed);
@@ -236,8 +240,8 @@ impl QueuePair {
                 self.qp.update_send(SendSide::enter_error);
             }
             (QpState::Init, QpState::Rtr) => {
-                self.qp.announce_first_packet(true);
                 self.start_receiving(attributes)?;
+                self.qp.announce_first_packet(true);
             }
             (QpState::Rtr, QpState::Rts) => {
                 self.qp.announce_first_packet(false);
@@ -253,6 +257,19 @@ impl QueuePair {
             _ => (),
         }
         Ok(())
+    }
+
+    /// Has both sides forget all.
+    fn reset(&self) {
+        loop {
+            self.qp.forgive();
+            self.qp.update_send(SendSide::reset);
+            self.qp.update_receive(ReceiveSide::reset);
+            // The side that was reset last may have failed before. It cannot any more.
+            if !self.qp.has_failed() {
+                return;
+            }
+        }
     }
 
     fn start_receiving(&self, attributes: &Attributes) -> Result {
@@ -316,7 +333,9 @@ impl QueuePair {
                 side.redirect(peer);
             }
             match (from, to) {
-                (QpState::Rts, QpState::Sqd) => side.drain(attributes.notify_drained),
+                (QpState::Rts, QpState::Sqd) => {
+                    side.drain(change.notify_drained().unwrap_or(false));
+                }
                 (QpState::Sqd, QpState::Rts) => side.resume(),
                 _ => (),
             }
@@ -325,11 +344,11 @@ impl QueuePair {
     }
 
     fn peer(&self, attributes: &Attributes) -> Result<Peer> {
-        let path = attributes.path.as_ref().ok_or(EINVAL)?;
+        let path = attributes.path.ok_or(EINVAL)?;
         Ok(Peer::new(
             self.qp.qpn(),
             attributes.dest_qpn,
-            &path.network_path()?,
+            &path.network_path(),
         ))
     }
 }

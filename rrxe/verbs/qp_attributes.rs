@@ -4,22 +4,16 @@
 //! protocol.
 
 use super::{
+    ah::Av,
     device::active_mtu,
     limits, //
 };
-use crate::{
-    datapath::peer::Path,
-    kapi::{
-        net::{
-            Addresses,
-            NetDevice, //
-        },
-        rdma::{
-            AhAttr,
-            QpAttr,
-            QpModify,
-            RocePath, //
-        },
+use crate::kapi::{
+    error::eopnotsupp,
+    net::NetDevice,
+    rdma::{
+        QpAttr,
+        QpModify, //
     },
 };
 use kernel::prelude::*;
@@ -57,7 +51,7 @@ const WINDOW: Window = Window {
 pub(super) struct Attributes {
     pub(super) access: Access,
     pub(super) port: u32,
-    pub(super) path: Option<PathTo>,
+    pub(super) path: Option<Av>,
     pub(super) path_mtu: PathMtu,
     pub(super) dest_qpn: Qpn,
     pub(super) rq_psn: Psn,
@@ -69,13 +63,6 @@ pub(super) struct Attributes {
     pub(super) max_rd_atomic: u8,
     pub(super) max_dest_rd_atomic: u8,
     pub(super) notify_drained: bool,
-}
-
-/// The path to the peer: as it was given, and where it starts.
-#[derive(Clone, Debug)]
-pub(super) struct PathTo {
-    given: RocePath,
-    source: [u8; 16],
 }
 
 impl Default for Attributes {
@@ -104,19 +91,22 @@ impl Attributes {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if a value is out of its range.
+    /// `EINVAL` if a value is out of its range, `EOPNOTSUPP` for an alternate path.
     pub(super) fn changed(&self, change: &QpModify<'_>, netdev: &NetDevice) -> Result<Self> {
         if change.pkey_index().is_some_and(|index| index != 0)
             || change.is_migrated().is_some_and(|migrated| !migrated)
         {
             return Err(EINVAL);
         }
+        if change.has_alternate_path() {
+            return Err(eopnotsupp());
+        }
         let mut new = self.clone();
         set(&mut new.access, change.access().map(valid(known)))?;
         set(&mut new.port, change.port().map(Ok))?;
         set(
             &mut new.path,
-            change.path().map(|path| PathTo::new(path).map(Some)),
+            change.path().map(|path| Av::read(path).map(Some)),
         )?;
         set(
             &mut new.path_mtu,
@@ -168,7 +158,7 @@ impl Attributes {
             .set_notify_drained(self.notify_drained)
             .set_migrated();
         if let Some(path) = &self.path {
-            attr.path_mut().set_roce(&path.given);
+            attr.path_mut().set_roce(path.given());
         }
     }
 
@@ -190,29 +180,6 @@ impl Attributes {
             min_rnr_timer: self.min_rnr_timer,
             access: self.access,
         }
-    }
-}
-
-impl PathTo {
-    fn new(attr: &AhAttr) -> Result<Self> {
-        let source = attr.source().ok_or(EINVAL)?;
-        if !source.is_udp_encapsulated() {
-            return Err(EINVAL);
-        }
-        Ok(Self {
-            given: RocePath::read(attr)?,
-            source: source.gid(),
-        })
-    }
-
-    /// The path as the network knows it. `EINVAL` if its ends speak different versions of IP.
-    pub(super) fn network_path(&self) -> Result<Path> {
-        Ok(Path {
-            addresses: Addresses::from_gids(self.source, self.given.dgid).ok_or(EINVAL)?,
-            traffic_class: self.given.traffic_class,
-            hop_limit: self.given.hop_limit,
-            flow_label: self.given.flow_label,
-        })
     }
 }
 

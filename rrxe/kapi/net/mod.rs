@@ -4,7 +4,6 @@
 
 pub(crate) mod address;
 pub(crate) mod headers;
-pub(crate) mod ident;
 pub(crate) mod netdev;
 pub(crate) mod netns;
 pub(crate) mod notifier;
@@ -18,7 +17,6 @@ pub(crate) mod tx;
 
 pub(crate) use address::Addresses;
 pub(crate) use headers::Headers;
-pub(crate) use ident::IpId;
 pub(crate) use netdev::NetDevice;
 pub(crate) use notifier::{
     NetDeviceEvents,

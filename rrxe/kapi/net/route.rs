@@ -28,6 +28,9 @@ use kernel::{
 pub(crate) struct Flow {
     /// Where packets come from and where they go.
     pub(crate) addresses: Addresses,
+    /// Number of the device that packets leave by. For an address of this host that only says where
+    /// to look first.
+    pub(crate) ifindex: u32,
     /// Traffic class (type of service in IPv4).
     pub(crate) traffic_class: u8,
     /// Flow label, 20 bits; in IPv6 only.
@@ -65,14 +68,14 @@ unsafe impl Send for Route {}
 unsafe impl Sync for Route {}
 
 impl Route {
-    /// Finds the route that `flow` takes through `device`. Process or softirq context.
+    /// Finds the route that `flow` takes in the namespace of `device`. Process or softirq context.
     ///
     /// `EHOSTUNREACH`, `ENETUNREACH` and others as the network stack gives them.
     pub(crate) fn lookup(device: &NetDevice, flow: &Flow) -> Result<Self> {
         let _guard = rcu::read_lock();
         // SAFETY: The device is alive and the RCU read lock is held.
         let net = unsafe { b::helpers::dev_net_rcu(device.as_ptr()) };
-        let ifindex = i32::try_from(device.ifindex()).map_err(|_| ENODEV)?;
+        let ifindex = i32::try_from(flow.ifindex).map_err(|_| ENODEV)?;
         match flow.addresses {
             Addresses::V4 {
                 source,
@@ -216,7 +219,7 @@ impl RouteCache {
         &self.flow
     }
 
-    /// A route that is current, through `device`, which must be the same each time. Process or
+    /// A route that is current, in the namespace of `device`, which must be the same each time. Process or
     /// softirq context. Errors as [`Route::lookup`].
     #[inline]
     pub(crate) fn get(&mut self, device: &NetDevice) -> Result<&Route> {

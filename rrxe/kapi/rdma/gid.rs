@@ -5,10 +5,18 @@
 //! The RDMA core keeps the table: it follows the IP addresses of the netdev and of its
 //! uppers. A driver only sees the entries that its objects use.
 
-use crate::kapi::bindings as b;
+use crate::kapi::{
+    bindings as b,
+    net::NetDevice, //
+};
 use core::ptr::NonNull;
 use kernel::{
-    sync::aref::AlwaysRefCounted,
+    error::from_err_ptr,
+    prelude::*,
+    sync::{
+        aref::AlwaysRefCounted,
+        rcu, //
+    },
     types::Opaque, //
 };
 
@@ -55,6 +63,20 @@ impl GidAttr {
     pub(crate) fn gid(&self) -> [u8; 16] {
         // SAFETY: Immutable by the type invariant; all bytes of the union are initialized.
         unsafe { *(*self.0.get()).gid.raw.as_ref() }
+    }
+
+    /// Number of the netdev that has the address: the device's, or one above it.
+    ///
+    /// Any context. `ENODEV` if it is gone.
+    pub(crate) fn ifindex(&self) -> Result<u32> {
+        let _guard = rcu::read_lock();
+        // SAFETY: The entry is referenced by the type invariant, and the RCU read lock is held.
+        let netdev = from_err_ptr(unsafe { b::rdma_read_gid_attr_ndev_rcu(self.0.get()) })?;
+        if netdev.is_null() {
+            return Err(ENODEV);
+        }
+        // SAFETY: A netdev that is found under RCU is alive until the read section ends.
+        Ok(unsafe { NetDevice::from_raw(netdev) }.ifindex())
     }
 
     /// Whether packets are sent in UDP (RoCE version 2).

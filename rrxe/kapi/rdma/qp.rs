@@ -181,6 +181,9 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
     /// Number of the queue pair, 24 bits.
     fn number(&self) -> u32;
 
+    /// Whether each send request makes a completion, asked for or not.
+    fn signals_all(&self) -> bool;
+
     /// Changes state and attributes, or nothing if it fails.
     ///
     /// Process context, may sleep. The RDMA core does not keep two calls apart.
@@ -292,6 +295,11 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
             init.srq = (*qp).srq;
             init.qp_type = (*qp).qp_type;
         }
+        init.sq_sig_type = if object.signals_all() {
+            b::ib_sig_type_IB_SIGNAL_ALL_WR
+        } else {
+            b::ib_sig_type_IB_SIGNAL_REQ_WR
+        };
         Ok(0)
     })
 }

@@ -88,6 +88,11 @@ impl<'a> QpModify<'a> {
         )
     }
 
+    /// Whether an alternate path is given.
+    pub(crate) fn has_alternate_path(&self) -> bool {
+        self.mask() & b::ib_qp_attr_mask_IB_QP_ALT_PATH != 0
+    }
+
     /// Payload of a full packet.
     pub(crate) fn path_mtu(&self) -> Option<u32> {
         self.given(b::ib_qp_attr_mask_IB_QP_PATH_MTU, self.attr.path_mtu)

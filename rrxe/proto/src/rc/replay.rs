@@ -76,6 +76,15 @@ impl Responder {
         self.refuse(reply.psn, Verdict::REMOTE_ACCESS);
     }
 
+    /// Takes what is kept over from `old` to `new`, a larger ring that takes its place.
+    pub fn move_saved(&self, old: &[Saved], new: &mut [Saved]) {
+        for slot in self.oldest(old)..self.executed {
+            if let (Some(entry), Some(to)) = (kept(slot, old), place(slot, new)) {
+                *to = Saved(Some(*entry));
+            }
+        }
+    }
+
     /// Keeps what was executed, and has it answered.
     pub(super) fn respond(&mut self, executed: Executed, done: Done, saved: &mut [Saved]) {
         let executed = match executed {
