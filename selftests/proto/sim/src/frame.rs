@@ -2,9 +2,15 @@
 
 //! Whole packets from the IPv4 header to the ICRC, as bytes on a cable.
 
-use rrxe_proto::wire::{
-    HeaderBuf,
-    HeaderSpec, //
+use rrxe_proto::{
+    icrc::{
+        finish,
+        MaskedHeaders, //
+    },
+    wire::{
+        HeaderBuf,
+        HeaderSpec, //
+    }, //
 };
 
 /// A packet on a cable.
@@ -43,13 +49,6 @@ impl Frame {
         let (rest, found) = self.bytes.split_at(self.bytes.len() - 4);
         icrc(rest) == found
     }
-
-    /// Makes the ICRC right again after a change.
-    pub fn seal(&mut self) {
-        let end = self.bytes.len() - 4;
-        let icrc = icrc(&self.bytes[..end]);
-        self.bytes[end..].copy_from_slice(&icrc);
-    }
 }
 
 fn outer_headers(side: usize, transport_len: usize) -> [u8; Frame::TRANSPORT_OFFSET] {
@@ -69,7 +68,18 @@ fn outer_headers(side: usize, transport_len: usize) -> [u8; Frame::TRANSPORT_OFF
     bytes
 }
 
-/// The ICRC of a frame without it.
+/// The ICRC of a frame without it, as the wire layer has it computed.
 fn icrc(bytes: &[u8]) -> [u8; 4] {
-    crate::packet::icrc_of(bytes)
+    let (ip, rest) = bytes.split_at(20);
+    let (udp, rest) = rest.split_first_chunk().expect("a UDP header");
+    let (bth, rest) = rest.split_first_chunk().expect("a BTH");
+    let masked = MaskedHeaders::ipv4(ip, udp, bth).expect("an IPv4 header");
+    finish(crc32_le(masked.crc(crc32_le), rest))
+}
+
+/// Goes on from a state of the CRC without inverting it, before or after.
+fn crc32_le(state: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(!state);
+    hasher.update(bytes);
+    !hasher.finalize()
 }

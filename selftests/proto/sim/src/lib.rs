@@ -15,6 +15,17 @@
 //! - [`end`] carries out what the engine decides, as a data path would;
 //! - [`link`] is the cable, a chain of nodes;
 //! - [`world`] lets time pass.
+//!
+//! `cargo test --release` runs everything; `RRXE_SCENARIOS` and `RRXE_SEED` say how many random
+//! scenarios, and from which seed on. A failure tells the command that replays it packet by packet.
+//! Profiles check for overflow as the kernel does.
+//!
+//! # Limitations
+//!
+//! - IPv4 only; other operations than SEND, WRITE, READ and the two atomics are not sent.
+//! - Attributes do not change while a queue pair lives, but for draining and the error state.
+//! - What a READ races with is judged byte by byte: each may be as any of the works left it that
+//!   may be executed between request and response.
 
 pub mod agenda;
 pub mod end;

@@ -214,7 +214,7 @@ impl Observer {
     /// A response enters the link.
     pub fn response_sent(&mut self, reference: &Reference, packet: &Packet<'_>) -> Judged {
         let Some(at) = reference.packet_of(packet.psn) else {
-            return self.initial_nak(reference, packet);
+            return Err("response with a PSN outside the program".into());
         };
         self.owed = self.owed.filter(|&owed| owed > at);
         let (index, part) = reference.locate(at);
@@ -354,15 +354,6 @@ impl Observer {
             self.in_doubt |= self.retries == 1 && now < self.since + UNSENT_AT_LONGEST;
         }
         Ok(())
-    }
-
-    /// A sequence NAK before the first packet was executed names the first PSN; nothing else may lie
-    /// outside the program, except the acknowledgement of what came before.
-    fn initial_nak(&self, reference: &Reference, packet: &Packet<'_>) -> Judged {
-        Err(format!(
-            "response with a PSN outside the program (first is {:06x}): {packet}",
-            reference.psn_of(0),
-        ))
     }
 
     fn may_begin(&self, reference: &Reference, index: usize, part: u32) -> Judged {

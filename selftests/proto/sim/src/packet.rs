@@ -212,7 +212,7 @@ impl<'a> Packet<'a> {
         let Some(len) = padded.len().checked_sub(usize::from(packet.pad)) else {
             return Err("more padding than payload".into());
         };
-        if padded.len() % 4 != 0 || (len + 3) / 4 * 4 != padded.len() {
+        if padded.len() % 4 != 0 || len.next_multiple_of(4) != padded.len() {
             return Err(format!(
                 "{} bytes with {} of padding",
                 padded.len(),

@@ -175,7 +175,8 @@ impl Reference {
         let (index, part) = self.locate(packet);
         let work = &self.flow.works[index];
         let new = packet == self.executed;
-        if !new && !(packet < self.executed && work.op.is_read()) {
+        let again = packet < self.executed && work.op.is_read();
+        if !new && !again {
             return Err(format!(
                 "psn {psn:06x} (packet {packet}, work {index}) executed while packet {} is due: {deed:?}",
                 self.executed,

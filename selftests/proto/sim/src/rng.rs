@@ -15,11 +15,11 @@ impl Rng {
 
     /// An independent generator: drawing from one does not shift the other.
     pub fn fork(&mut self) -> Self {
-        Self::new(self.next())
+        Self::new(self.bits())
     }
 
     /// The next 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         let s = &mut self.0;
         let out = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let t = s[1] << 17;
@@ -34,7 +34,7 @@ impl Rng {
 
     /// A number below `bound`; 0 when `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number of the inclusive range `low..=high`.
@@ -56,7 +56,7 @@ impl Rng {
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(len + 8);
         while out.len() < len {
-            out.extend_from_slice(&self.next().to_le_bytes());
+            out.extend_from_slice(&self.bits().to_le_bytes());
         }
         out.truncate(len);
         out

@@ -105,7 +105,7 @@ fn length(rng: &mut Rng) -> u32 {
 fn reth(rng: &mut Rng) -> Reth {
     let va = rng.pick(&[0, 0x1000, u64::MAX, u64::MAX - 300, 0x7fff_ffff_ffff_fff0]);
     let len = match rng.below(6) {
-        0 => rng.next() as u32,
+        0 => rng.bits() as u32,
         1 => 1 << 31,
         2 => (1 << 31) + 1,
         3 => 0,
@@ -136,8 +136,8 @@ fn any_request(rng: &mut Rng) -> RcRequest {
         8 => RcRequest::Write(WritePart::Last(imm)),
         9 => RcRequest::Write(WritePart::Only(reth(rng), imm)),
         10 => RcRequest::Read(reth(rng)),
-        11 => RcRequest::CompareSwap(AtomicEth::compare_swap(va, key, rng.next(), 1)),
-        12 => RcRequest::FetchAdd(AtomicEth::fetch_add(va & !7, key, rng.next())),
+        11 => RcRequest::CompareSwap(AtomicEth::compare_swap(va, key, rng.bits(), 1)),
+        12 => RcRequest::FetchAdd(AtomicEth::fetch_add(va & !7, key, rng.bits())),
         _ if rng.chance(500) => RcRequest::AtomicWrite(reth(rng)),
         _ => RcRequest::Flush(
             Feth::new(FlushPlacement::GLOBAL, Selectivity::Range),
@@ -207,7 +207,7 @@ fn torment_responder(seed: u64) {
         let at = match rng.below(10) {
             0 => account.expected.wrapping_sub(rng.range(1, 300) as u32),
             1 => account.expected.wrapping_add(rng.range(1, 300) as u32),
-            2 => rng.next() as u32,
+            2 => rng.bits() as u32,
             _ => account.expected,
         };
         let mut spec = HeaderSpec::new(kind, Qpn::truncate(5), Psn::truncate(at));
@@ -330,7 +330,7 @@ fn obey(
             ExecError::Invalidate,
         ])),
         _ => Ok(Done {
-            original: rng.next(),
+            original: rng.bits(),
         }),
     };
     let completion = responder.commit(task, outcome, saved);
@@ -411,7 +411,7 @@ fn responder_survives_any_request() {
 
 fn syndrome(rng: &mut Rng) -> Syndrome {
     match rng.below(10) {
-        0 => Syndrome::RnrNak(RnrTimer::truncate(rng.next() as u8)),
+        0 => Syndrome::RnrNak(RnrTimer::truncate(rng.bits() as u8)),
         1 => Syndrome::Nak(NakCode::Sequence),
         2 => Syndrome::Nak(NakCode::new(rng.range(1, 4) as u8).expect("a code")),
         3 => Syndrome::Ack(Credits::at_most(5)),
@@ -423,7 +423,7 @@ fn any_response(rng: &mut Rng) -> RcResponse {
     let aeth = Aeth::new(syndrome(rng), Msn::truncate(rng.below(3) as u32));
     match rng.below(8) {
         0..=2 => RcResponse::Acknowledge(aeth),
-        3 => RcResponse::AtomicAcknowledge(aeth, AtomicAckEth::new(rng.next())),
+        3 => RcResponse::AtomicAcknowledge(aeth, AtomicAckEth::new(rng.bits())),
         4 => RcResponse::Read(ReadResponsePart::First(aeth)),
         5 => RcResponse::Read(ReadResponsePart::Middle),
         6 => RcResponse::Read(ReadResponsePart::Last(aeth)),
@@ -545,7 +545,7 @@ fn respond(
     now: Instant,
 ) {
     let at = match rng.below(12) {
-        0 => rng.next() as u32 & 0xff_ffff,
+        0 => rng.bits() as u32 & 0xff_ffff,
         1 => sent + rng.below(3) as u32,
         _ => told.starts[told.completed] + rng.below(4) as u32,
     };

@@ -246,7 +246,7 @@ fn work(rng: &mut Rng, mix: u64, mtu: u32, region: u64) -> Work {
     let rkey = MAIN;
     let va = BASE + rng.below(region - u64::from(len) + 1);
     let aligned = BASE + rng.below(32) * 8;
-    let imm = (rng.next() as u32).to_ne_bytes();
+    let imm = (rng.bits() as u32).to_ne_bytes();
     let op = match kind {
         0 => Op::Send,
         1 => Op::SendImm(imm),
@@ -258,22 +258,22 @@ fn work(rng: &mut Rng, mix: u64, mtu: u32, region: u64) -> Work {
             va: aligned,
             rkey,
             compare: rng.pick(&[0, 1, u64::MAX]),
-            swap: rng.next(),
+            swap: rng.bits(),
         },
         _ => Op::FetchAdd {
             va: aligned,
             rkey,
-            add: rng.next(),
+            add: rng.bits(),
         },
     };
     // What names no byte is not checked.
     let op = match op {
         Op::Read { .. } if len == 0 => Op::Read {
-            va: rng.next() >> 1,
+            va: rng.bits() >> 1,
             rkey: NOWHERE,
         },
         Op::Write { .. } if len == 0 => Op::Write {
-            va: rng.next() >> 1,
+            va: rng.bits() >> 1,
             rkey: NOWHERE,
         },
         op => op,
