@@ -203,6 +203,11 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
     fn destroy(self) {}
 }
 
+/// The operation `create_qp`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn create<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_init_attr,
@@ -236,6 +241,11 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
     })
 }
 
+/// The operation `destroy_qp`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(
     qp: *mut b::ib_qp,
     _udata: *mut b::ib_udata,
@@ -247,6 +257,11 @@ pub(super) unsafe extern "C" fn destroy<P: Provider>(
     0
 }
 
+/// The operation `modify_qp`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn modify<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_attr,
@@ -263,6 +278,11 @@ pub(super) unsafe extern "C" fn modify<P: Provider>(
     })
 }
 
+/// The operation `query_qp`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_attr,
@@ -296,7 +316,13 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
     })
 }
 
+/// The operation `post_send`.
+///
 /// A user process rings the doorbell with an empty list: its requests are in the ring.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn post_send<P: Provider>(
     qp: *mut b::ib_qp,
     list: *const b::ib_send_wr,
