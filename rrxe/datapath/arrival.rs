@@ -72,6 +72,11 @@ impl Arrival {
         self.packet
     }
 
+    /// Frees the packet, which has been used.
+    pub(super) fn consume(self) {
+        self.packet.consume();
+    }
+
     /// The first `len` bytes of the payload.
     pub(super) fn payload(&self, len: u32) -> Payload<'_> {
         Payload {

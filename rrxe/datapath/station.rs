@@ -118,6 +118,7 @@ impl<S: Side> Station<S> {
         match self.side.try_enter() {
             Some(mut turn) => {
                 turn.receive(qp, &arrival);
+                arrival.consume();
                 self.take_turns(qp, turn);
             }
             None => {
@@ -152,6 +153,7 @@ impl<S: Side> Station<S> {
         loop {
             while let Some(arrival) = self.backlog.pop().and_then(Arrival::parse) {
                 turn.receive(qp, &arrival);
+                arrival.consume();
             }
             if turn.work(qp) == Progress::Busy {
                 qp.node().continue_later(&self.rest);
