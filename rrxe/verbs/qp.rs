@@ -32,7 +32,7 @@ use crate::{
         },
     },
     ring::{
-        MmInfo,
+        abi::CreateQpResponse,
         ReceiveCaps,
         ReceiveRing,
         SendCaps,
@@ -63,10 +63,6 @@ use rrxe_proto::{
     },
     Qpn, //
 };
-use zerocopy_derive::{
-    Immutable,
-    IntoBytes, //
-};
 
 /// A queue pair.
 pub(crate) struct QueuePair {
@@ -87,14 +83,6 @@ struct Control {
     attributes: Attributes,
 }
 
-/// Tells the user library how to map the queues.
-#[repr(C)]
-#[derive(IntoBytes, Immutable)]
-struct CreateResponse {
-    receive: MmInfo,
-    send: MmInfo,
-}
-
 impl rdma::QueuePair<Provider> for QueuePair {
     fn create(
         pd: &Pd<Provider>,
@@ -107,7 +95,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
         }
         // Users in the kernel post by calls, for which there are no queues yet.
         let udata = udata.ok_or(eopnotsupp())?;
-        udata.expect_response::<CreateResponse>()?;
+        udata.expect_response::<CreateQpResponse>()?;
 
         let caps = init.caps();
         check(&caps)?;
@@ -134,9 +122,9 @@ impl rdma::QueuePair<Provider> for QueuePair {
             max_recv_wr: receive.caps().max_wr,
             max_recv_sge: receive.caps().max_sge,
         };
-        let response = CreateResponse {
-            receive: receive.share(udata)?,
-            send: send.share(udata)?,
+        let response = CreateQpResponse {
+            rq_mi: receive.share(udata)?,
+            sq_mi: send.share(udata)?,
         };
         udata.respond(&response)?;
 
