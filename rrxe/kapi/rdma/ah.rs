@@ -147,6 +147,11 @@ pub(crate) trait AddressHandle<P: Provider<Ah = Self>>: Sized + Send + Sync {
     fn create(pd: &Pd<P>, attr: &AhAttr, udata: &mut Udata<'_>) -> Result<Self>;
 }
 
+/// The operation `create_user_ah`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn create_user<P: Provider>(
     ah: *mut b::ib_ah,
     init: *mut b::rdma_ah_init_attr,
@@ -168,6 +173,11 @@ pub(super) unsafe extern "C" fn create_user<P: Provider>(
     })
 }
 
+/// The operation `destroy_ah`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(ah: *mut b::ib_ah, _flags: u32) -> c_int {
     // SAFETY: This is the destroy operation.
     drop(unsafe { Ah::<P>::take(ah) });

@@ -146,6 +146,11 @@ impl Drop for NotifyOwner {
     }
 }
 
+/// The operation `create_cq`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn create<P: Provider>(
     cq: *mut b::ib_cq,
     attr: *const b::ib_cq_init_attr,
@@ -192,6 +197,11 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
     })
 }
 
+/// The operation `destroy_cq`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(
     cq: *mut b::ib_cq,
     _udata: *mut b::ib_udata,
@@ -203,6 +213,11 @@ pub(super) unsafe extern "C" fn destroy<P: Provider>(
     0
 }
 
+/// The operation `resize_user_cq`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn resize<P: Provider>(
     cq: *mut b::ib_cq,
     entries: c_uint,
@@ -226,6 +241,11 @@ pub(super) unsafe extern "C" fn resize<P: Provider>(
     })
 }
 
+/// The operation `req_notify_cq`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn arm<P: Provider>(
     cq: *mut b::ib_cq,
     flags: b::ib_cq_notify_flags,

@@ -227,6 +227,11 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
     fn active_mtu(&self, netdev: &NetDevice) -> u32;
 }
 
+/// The operation `query_device`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query<P: Provider>(
     ib: *mut b::ib_device,
     attr: *mut b::ib_device_attr,
@@ -276,7 +281,13 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
     })
 }
 
+/// The operation `dealloc_driver`.
+///
 /// The last operation of a device; what is left is the core's structure.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(ib: *mut b::ib_device) {
     // SAFETY: The core passes a device that is still there.
     let data = unsafe { &raw const (*ib.cast::<Device<P>>()).data };

@@ -45,7 +45,7 @@ impl LinkOps {
                 next: ptr::null_mut(),
                 prev: ptr::null_mut(),
             },
-            type_: name.as_ptr().cast(),
+            type_: name.to_bytes_with_nul().as_ptr(),
             newlink: Some(newlink::<P>),
             // The core unregisters the device itself, there is nothing to do before.
             dellink: None,
@@ -82,6 +82,11 @@ impl Drop for LinkRegistration {
     }
 }
 
+/// The operation `newlink`.
+///
+/// # Safety
+///
+/// To be called with a name and a netdev that stay valid meanwhile.
 unsafe extern "C" fn newlink<P: Provider>(
     name: *const c_char,
     netdev: *mut b::net_device,

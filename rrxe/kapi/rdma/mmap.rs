@@ -116,6 +116,11 @@ impl Drop for Mapping {
     }
 }
 
+/// The operation `mmap`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn mmap(
     context: *mut b::ib_ucontext,
     vma: *mut b::vm_area_struct,
@@ -134,6 +139,11 @@ pub(super) unsafe extern "C" fn mmap(
     })
 }
 
+/// The operation `mmap_free`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn free(entry: *mut b::rdma_user_mmap_entry) {
     // SAFETY: All entries are the first member of a boxed `Entry`, and this was the last
     // reference.

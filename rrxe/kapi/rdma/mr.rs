@@ -57,6 +57,11 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     fn deregister(self) {}
 }
 
+/// The operation `reg_user_mr`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn reg_user<P: Provider>(
     pd: *mut b::ib_pd,
     start: u64,
@@ -94,6 +99,11 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
     register().unwrap_or_else(|error: Error| error.to_ptr())
 }
 
+/// The operation `dereg_mr`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dereg<P: Provider>(
     mr: *mut b::ib_mr,
     _udata: *mut b::ib_udata,

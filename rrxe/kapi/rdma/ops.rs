@@ -2,9 +2,14 @@
 
 //! The table of operations through which the RDMA core calls a provider.
 //!
-//! Its entries are the trampolines of the files named for the objects. They all rely on what
-//! [`struct ib_device_ops`] promises: arguments are valid, and belong to a device with this
-//! table.
+//! Its entries are the trampolines of the files named for the objects.
+//!
+//! # Safety
+//!
+//! All of them are to be called as the documentation of [`struct ib_device_ops`] and the core's
+//! own use of it have it, for a device that has this table. So arguments are valid for as long
+//! as the call, and what they point to belongs to the device. Operations that make an object
+//! are called once for it, before all others, and those that destroy it once, after all others.
 //!
 //! Operations that are left out make the core refuse the corresponding verb with
 //! `EOPNOTSUPP`. Without `poll_cq`, `post_recv` and `get_dma_mr` the device is for user space

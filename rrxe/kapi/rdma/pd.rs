@@ -22,6 +22,11 @@ pub(crate) trait ProtectionDomain<P: Provider<Pd = Self>>: Sized + Send + Sync {
     fn create(device: &Device<P>, udata: Option<&mut Udata<'_>>) -> Result<Self>;
 }
 
+/// The operation `alloc_pd`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn alloc<P: Provider>(
     pd: *mut b::ib_pd,
     udata: *mut b::ib_udata,
@@ -40,6 +45,11 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
     })
 }
 
+/// The operation `dealloc_pd`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(
     pd: *mut b::ib_pd,
     _udata: *mut b::ib_udata,

@@ -88,6 +88,11 @@ fn set_state(attr: &mut b::ib_port_attr, netdev: &NetDevice) {
     };
 }
 
+/// The operation `query_port`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query<P: Provider>(
     ib: *mut b::ib_device,
     port: u32,
@@ -129,6 +134,11 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
     })
 }
 
+/// The operation `get_port_immutable`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn immutable<P: Provider>(
     _ib: *mut b::ib_device,
     _port: u32,
@@ -145,6 +155,11 @@ pub(super) unsafe extern "C" fn immutable<P: Provider>(
     })
 }
 
+/// The operation `get_link_layer`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn link_layer(
     _ib: *mut b::ib_device,
     _port: u32,
@@ -152,6 +167,11 @@ pub(super) unsafe extern "C" fn link_layer(
     b::rdma_link_layer_IB_LINK_LAYER_ETHERNET
 }
 
+/// The operation `query_pkey`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query_pkey<P: Provider>(
     _ib: *mut b::ib_device,
     _port: u32,

@@ -206,6 +206,11 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
     fn destroy(self) {}
 }
 
+/// The operation `create_qp`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn create<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_init_attr,
@@ -239,6 +244,11 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
     })
 }
 
+/// The operation `destroy_qp`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(
     qp: *mut b::ib_qp,
     _udata: *mut b::ib_udata,
@@ -250,6 +260,11 @@ pub(super) unsafe extern "C" fn destroy<P: Provider>(
     0
 }
 
+/// The operation `modify_qp`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn modify<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_attr,
@@ -266,6 +281,11 @@ pub(super) unsafe extern "C" fn modify<P: Provider>(
     })
 }
 
+/// The operation `query_qp`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_attr,
@@ -304,7 +324,13 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
     })
 }
 
+/// The operation `post_send`.
+///
 /// A user process rings the doorbell with an empty list: its requests are in the ring.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn post_send<P: Provider>(
     qp: *mut b::ib_qp,
     list: *const b::ib_send_wr,

@@ -246,7 +246,7 @@ impl<P: Provider> Unregistered<P> {
             .take(room)
             .zip(spec.description.to_bytes())
         {
-            *to = *from as _;
+            *to = *from;
         }
         // SAFETY: As above.
         unsafe { b::helpers::ib_mark_name_assigned_by_user(self.ib.as_ptr()) };

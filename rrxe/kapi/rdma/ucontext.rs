@@ -22,6 +22,11 @@ pub(crate) trait UserContext<P: Provider<Context = Self>>: Sized + Send + Sync {
     fn create(device: &Device<P>, udata: &mut Udata<'_>) -> Result<Self>;
 }
 
+/// The operation `alloc_ucontext`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn alloc<P: Provider>(
     context: *mut b::ib_ucontext,
     udata: *mut b::ib_udata,
@@ -41,11 +46,18 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
     })
 }
 
+/// The operation `dealloc_ucontext`.
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(context: *mut b::ib_ucontext) {
     // SAFETY: This is the destroy operation.
     drop(unsafe { Context::<P>::take(context) });
 }
 
+/// The operation `disassociate_ucontext`.
+///
 /// The device goes away while the process still has its file open.
 ///
 /// There is nothing to do: before this call the core has destroyed all objects of the
@@ -53,4 +65,8 @@ pub(super) unsafe extern "C" fn dealloc<P: Provider>(context: *mut b::ib_ucontex
 /// more. That the operation exists is what makes the core do so, rather than wait for the
 /// process to close its file. What the process has mapped stays mapped, see
 /// [`Mappable`](super::Mappable).
+///
+/// # Safety
+///
+/// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn disassociate(_context: *mut b::ib_ucontext) {}

@@ -197,7 +197,7 @@ impl Pages {
         let umem = unsafe { self.0.as_ref() };
         let mut entry = NonNull::new(umem.sgt_append.sgt.sgl);
         // Whole pages were pinned.
-        let mut skip = umem.address as usize & (b::PAGE_SIZE - 1);
+        let mut skip = umem.address & (b::PAGE_SIZE - 1);
         let mut left = umem.length;
         core::iter::from_fn(move || {
             let sg = entry.filter(|_| left != 0)?;
