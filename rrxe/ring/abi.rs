@@ -18,8 +18,6 @@ use zerocopy_derive::{
     KnownLayout, //
 };
 
-use rrxe_proto::Key;
-
 /// Work requests' opcodes: `enum ib_uverbs_wr_opcode`.
 pub(crate) mod wr_opcode {
     /// RDMA write.
@@ -86,13 +84,6 @@ pub(crate) struct Sge {
     pub(crate) length: u32,
     /// Key of the memory region.
     pub(crate) lkey: u32,
-}
-
-impl Sge {
-    /// Key of the memory region.
-    pub(crate) const fn key(&self) -> Key {
-        Key(self.lkey)
-    }
 }
 
 /// Where a work request's data is: `struct rxe_dma_info` without the data or the elements.
@@ -239,54 +230,6 @@ pub(crate) struct MmInfo {
     pub(crate) pad: u32,
 }
 
-/// Response to the creation of a completion queue, and to its resizing.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct CqResponse {
-    /// The queue.
-    pub(crate) mi: MmInfo,
-}
-
-/// Response to the creation of a queue pair.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct CreateQpResponse {
-    /// The receive queue. Zero with a shared receive queue.
-    pub(crate) rq_mi: MmInfo,
-    /// The send queue.
-    pub(crate) sq_mi: MmInfo,
-}
-
-/// Response to the creation of a shared receive queue.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct CreateSrqResponse {
-    /// The queue.
-    pub(crate) mi: MmInfo,
-    /// Number of the shared receive queue.
-    pub(crate) srq_num: u32,
-    /// Nothing.
-    pub(crate) reserved: u32,
-}
-
-/// Response to the creation of an address handle.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct CreateAhResponse {
-    /// Number of the address handle. Never zero.
-    pub(crate) ah_num: u32,
-    /// Nothing.
-    pub(crate) reserved: u32,
-}
-
-/// Request to modify a shared receive queue.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(crate) struct ModifySrqRequest {
-    /// User address of a [`MmInfo`] to write to, if the queue is resized.
-    pub(crate) mmap_info_addr: u64,
-}
-
 /// Offsets in the header of a queue, `struct rxe_queue_buf`: bytes.
 pub(crate) mod queue_header {
     /// Logarithm of the element size.
@@ -333,11 +276,4 @@ const _: () = {
     assert!(offset_of!(UverbsWc, sl) == 44);
 
     assert!(size_of::<MmInfo>() == 16);
-    assert!(size_of::<CqResponse>() == 16);
-    assert!(size_of::<CreateQpResponse>() == 32);
-    assert!(offset_of!(CreateQpResponse, sq_mi) == 16);
-    assert!(size_of::<CreateSrqResponse>() == 24);
-    assert!(offset_of!(CreateSrqResponse, srq_num) == 16);
-    assert!(size_of::<CreateAhResponse>() == 8);
-    assert!(size_of::<ModifySrqRequest>() == 8);
 };

@@ -30,8 +30,8 @@ use crate::{
         },
     },
     ring::{
-        abi::CqResponse,
         CompletionRing,
+        MmInfo,
         Wc, //
     },
 };
@@ -43,6 +43,14 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use zerocopy_derive::Immutable;
+
+/// Tells the user library how to map the queue.
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct Response {
+    mi: MmInfo,
+}
 
 /// A completion queue. Clones are handles of the same queue; queue pairs keep one.
 #[derive(Clone)]
@@ -108,11 +116,6 @@ impl Cq {
         }
         appended.result
     }
-
-    /// How many completions can be appended without an overrun, if the consumer polls none.
-    pub(crate) fn room(&self) -> u32 {
-        self.0.state.lock().room()
-    }
 }
 
 impl State {
@@ -138,13 +141,6 @@ impl State {
             self.armed = None;
         }
         appended
-    }
-
-    fn room(&self) -> u32 {
-        if self.dead {
-            return 0;
-        }
-        self.ring.capacity().saturating_sub(self.ring.pending())
     }
 }
 
@@ -210,9 +206,9 @@ fn make_ring(entries: u32, udata: &mut Udata<'_>) -> Result<CompletionRing> {
     if entries == 0 || entries > MAX_CQE {
         return Err(EINVAL);
     }
-    udata.expect_response::<CqResponse>()?;
+    udata.expect_response::<Response>()?;
     let ring = CompletionRing::new(entries)?;
     let mi = ring.share(udata)?;
-    udata.respond(&CqResponse { mi })?;
+    udata.respond(&Response { mi })?;
     Ok(ring)
 }

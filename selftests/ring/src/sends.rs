@@ -23,8 +23,8 @@ use crate::{
     ring::{
         abi::{send_flags, wr_opcode, SendWqe as RawWqe, Sge},
         element::Element,
-        send_wqe::SendRules,
-        InvalidWqe, LocalData, SendCaps, SendRing, SendWqe, Signalling,
+        send_wqe::{SendRules, SendWqe},
+        InvalidWqe, LocalData, SendCaps, SendRing, Signalling,
     },
     shmem::Udata,
     user::{send_head, sge, with_inline, with_sges, Mapping},
@@ -371,7 +371,6 @@ fn requests_are_fetched_in_order_and_their_slots_given_back_when_retired() {
             assert_eq!(fetched.validity, Ok(()));
             seqs.push(fetched.seq);
         }
-        assert!(!ring.has_posted());
         assert!(user.is_full());
         for seq in seqs.into_iter().take(round % 7 + 1) {
             assert_eq!(ring.wqe(seq).wr_id(), seq.get().into());
@@ -425,7 +424,6 @@ fn a_cleared_queue_counts_anew_where_user_space_stands() {
     ring.fetch().unwrap();
     ring.retire();
     ring.clear();
-    assert!(!ring.has_posted());
     assert!(ring.fetch().is_none());
     assert_eq!(user.consumer(), 5);
 
