@@ -16,6 +16,7 @@
 
 mod arrival;
 pub(crate) mod attachment;
+pub(crate) mod cq;
 pub(crate) mod ingress;
 mod memory;
 pub(crate) mod node;

@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    cq::Cq,
     memory::Memory,
     peer::Peer,
     qp::Qp,
@@ -23,12 +24,8 @@ use crate::{
         Wc,
         WcExtra, //
     },
-    verbs::Cq,
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 use rrxe_proto::{
     access::Access,
     mtu::PathMtu,

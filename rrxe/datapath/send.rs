@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    cq::Cq,
     peer::Peer,
     qp::Qp,
     station::{
@@ -24,9 +25,7 @@ use crate::{
         Sge,
         Wc, //
     },
-    verbs::Cq,
 };
-use kernel::sync::Arc;
 use rrxe_proto::{
     mtu::PathMtu,
     psn::Psn,

@@ -230,6 +230,54 @@ pub(crate) struct MmInfo {
     pub(crate) pad: u32,
 }
 
+/// Response to the creation of a completion queue, and to its resizing.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CqResponse {
+    /// The queue.
+    pub(crate) mi: MmInfo,
+}
+
+/// Response to the creation of a queue pair.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CreateQpResponse {
+    /// The receive queue. Zero with a shared receive queue.
+    pub(crate) rq_mi: MmInfo,
+    /// The send queue.
+    pub(crate) sq_mi: MmInfo,
+}
+
+/// Response to the creation of a shared receive queue.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CreateSrqResponse {
+    /// The queue.
+    pub(crate) mi: MmInfo,
+    /// Number of the shared receive queue.
+    pub(crate) srq_num: u32,
+    /// Nothing.
+    pub(crate) reserved: u32,
+}
+
+/// Response to the creation of an address handle.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct CreateAhResponse {
+    /// Number of the address handle. Never zero.
+    pub(crate) ah_num: u32,
+    /// Nothing.
+    pub(crate) reserved: u32,
+}
+
+/// Request to modify a shared receive queue.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct ModifySrqRequest {
+    /// User address of a [`MmInfo`] to write to, if the queue is resized.
+    pub(crate) mmap_info_addr: u64,
+}
+
 /// Offsets in the header of a queue, `struct rxe_queue_buf`: bytes.
 pub(crate) mod queue_header {
     /// Logarithm of the element size.
@@ -276,4 +324,11 @@ const _: () = {
     assert!(offset_of!(UverbsWc, sl) == 44);
 
     assert!(size_of::<MmInfo>() == 16);
+    assert!(size_of::<CqResponse>() == 16);
+    assert!(size_of::<CreateQpResponse>() == 32);
+    assert!(offset_of!(CreateQpResponse, sq_mi) == 16);
+    assert!(size_of::<CreateSrqResponse>() == 24);
+    assert!(offset_of!(CreateSrqResponse, srq_num) == 16);
+    assert!(size_of::<CreateAhResponse>() == 8);
+    assert!(size_of::<ModifySrqRequest>() == 8);
 };

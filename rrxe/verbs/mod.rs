@@ -18,10 +18,6 @@ mod qp_attributes;
 pub(crate) mod limits;
 
 pub(crate) use self::{
-    cq::{
-        Cq,
-        Overrun, //
-    },
     device::Device,
     link::{
         NetdevWatch,
@@ -47,7 +43,7 @@ impl rdma::Provider for Provider {
     type Context = context::Context;
     type Pd = Pd;
     type Ah = ah::Ah;
-    type Cq = cq::Cq;
+    type Cq = crate::datapath::cq::Cq;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
     type Link = link::Link;

@@ -161,19 +161,20 @@ impl Requester {
     fn ask_again(&mut self) {
         if self.phase == Phase::Running && self.is_waiting() && self.repeat == Repeat::NotAsked {
             self.retry();
-            self.repeat = Repeat::Asked;
+            self.repeat = Repeat::Lost;
         }
     }
 
     fn on_rnr_nak(&mut self, now: Instant, timer: RnrTimer) {
-        // During the wait it is a copy of the one that began it.
-        if self.phase == Phase::Flushing || matches!(self.pause, Some(Pause::Rnr(_))) {
+        // One that comes before the packet is sent again is a copy of the last.
+        let is_copy = self.repeat == Repeat::NotReady && !self.is_waiting();
+        if self.phase == Phase::Flushing || is_copy {
             return;
         }
         match self.rnr_retries.take(self.config.rnr_retry) {
             Ok(()) => {
                 self.go_back();
-                self.repeat = Repeat::Asked;
+                self.repeat = Repeat::NotReady;
                 self.pause = Some(Pause::Rnr(now.saturating_add(timer.duration())));
             }
             Err(Exhausted) => self.fail(self.acked.wqe, WcStatus::RnrRetryExceeded),

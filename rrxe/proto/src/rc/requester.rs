@@ -120,15 +120,18 @@ pub(super) enum Pause {
     Unsent(Instant),
 }
 
-/// Whether the oldest unacknowledged packet has been asked for again.
+/// Whether, and why, the oldest unacknowledged packet has been asked for again.
 ///
 /// A responder tells of a gap once, and each response past a gap in the responses tells of it
 /// again. The first one counts; the others, until the packet is acknowledged or the timer expires,
-/// are either copies or of packets sent before.
+/// are either copies or of packets sent before. The same goes for what follows an RNR NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
     NotAsked,
-    Asked,
+    /// It or its response was lost.
+    Lost,
+    /// The responder had no receive work request.
+    NotReady,
 }
 
 /// The state before a plan, as far as it is undone if the plan's packets were not sent.

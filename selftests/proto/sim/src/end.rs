@@ -7,7 +7,10 @@ mod asking;
 
 pub use asking::{config, mtu, request};
 
-use rrxe_proto::wire::Packet;
+use rrxe_proto::{
+    status::WcStatus,
+    wire::Packet, //
+};
 
 use self::{
     answering::Answering,
@@ -128,7 +131,9 @@ impl End {
             Incident::Invalidate { rkey } => {
                 self.answering.memory().invalidate(rkey);
             }
-            Incident::Error => self.die(Life::Aborted, peer)?,
+            Incident::Error => {
+                self.die(Life::Aborted, peer)?;
+            }
         }
         Ok(())
     }
@@ -149,7 +154,8 @@ impl End {
         }
         let said = self.answering.on_request(headers, payload, peer)?;
         if said.fatal {
-            self.die(Life::Aborted, peer)?;
+            let flushed = self.die(Life::Aborted, peer)?;
+            return Ok(format!("{}, receive flushed: {flushed:?}", said.line));
         }
         Ok(said.line)
     }
@@ -227,9 +233,10 @@ impl End {
         self.answering.memory_is(reference)
     }
 
-    fn die(&mut self, life: Life, peer: &Watch) -> Result<(), Violation> {
+    /// Puts the queue pair in the error state; how the receive in use ended comes back.
+    fn die(&mut self, life: Life, peer: &Watch) -> Result<Option<WcStatus>, Violation> {
         if self.is_dead() {
-            return Ok(());
+            return Ok(None);
         }
         self.life = life;
         self.asking.engine().enter_error();

@@ -302,7 +302,8 @@ impl<'a> World<'a> {
     /// What follows every step of an end: completions, new work, invariants, timers.
     fn after(&mut self, now: Nanos, end: usize) -> Result<(), Violation> {
         let peer_dead = self.ends[end ^ 1].is_dead();
-        let harmed = self.patience.total() > 0 || self.scenario.family == Family::Death;
+        let harmed = self.patience.total() > 0
+            || matches!(self.scenario.family, Family::Death | Family::Lossy);
         let (own, peer) = pair(&mut self.watches, end);
         let mut said = Vec::new();
         self.ends[end].complete(harmed, peer_dead, own, peer, &mut said)?;

@@ -17,7 +17,7 @@ fn from_env(name: &str, default: u64) -> u64 {
 #[test]
 fn random_scenarios_end_as_they_must() {
     let first = from_env("RRXE_SEED", 1);
-    let count = from_env("RRXE_SCENARIOS", 20_000);
+    let count = from_env("RRXE_SCENARIOS", 50_000);
     let mut tally = Tally::default();
     for seed in first..first + count {
         match world::run(&Scenario::random(seed), None) {

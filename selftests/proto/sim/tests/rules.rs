@@ -443,6 +443,19 @@ fn rule_19_a_send_longer_than_the_receive_is_an_invalid_request() {
     scenario.ends[0].flow.receives[1].capacity = 999;
     let trace = Trace::of(&scenario);
     assert_eq!(trace.count(&["1 --> ACK", "Nak(1)"]), 1);
+    assert_eq!(trace.count(&["receive flushed: Some(LocalLength)"]), 1);
+}
+
+#[test]
+fn rule_19_a_receive_that_cannot_be_written_is_a_remote_operation_error() {
+    for op in [Op::Send, WRITE_IMM] {
+        let works = vec![Work::new(Op::Send, 10), Work::new(op, 1000)];
+        let mut scenario = failing(one_way(Settings::PLAIN, works), 1, &[11]);
+        scenario.ends[0].flow.receives[1].local_fault = true;
+        let trace = Trace::of(&scenario);
+        assert_eq!(trace.count(&["1 --> ACK", "Nak(3)"]), 1);
+        assert_eq!(trace.count(&["receive flushed: Some(LocalProtection)"]), 1);
+    }
 }
 
 #[test]
