@@ -18,8 +18,6 @@ use zerocopy_derive::{
     KnownLayout, //
 };
 
-use rrxe_proto::Key;
-
 /// Work requests' opcodes: `enum ib_uverbs_wr_opcode`.
 pub(crate) mod wr_opcode {
     /// RDMA write.
@@ -86,13 +84,6 @@ pub(crate) struct Sge {
     pub(crate) length: u32,
     /// Key of the memory region.
     pub(crate) lkey: u32,
-}
-
-impl Sge {
-    /// Key of the memory region.
-    pub(crate) const fn key(&self) -> Key {
-        Key(self.lkey)
-    }
 }
 
 /// Where a work request's data is: `struct rxe_dma_info` without the data or the elements.

@@ -19,7 +19,7 @@ pub(crate) enum InvalidWqe {
     TooManySges,
     /// The elements do not add up to the length that is given.
     LengthMismatch,
-    /// Longer than any message, or an atomic with less than eight bytes of room.
+    /// Longer than any message, or an atomic on other than eight bytes.
     Length,
 }
 

@@ -25,7 +25,10 @@ mod invalid;
 mod shared;
 
 pub(crate) use self::{
-    abi::Sge,
+    abi::{
+        MmInfo,
+        Sge, //
+    },
     completion::{
         CompletionRing,
         Wc,
@@ -44,7 +47,6 @@ pub(crate) use self::{
     },
     send_wqe::{
         LocalData,
-        SendWqe,
         Signalling, //
     },
 };

@@ -166,12 +166,6 @@ impl SendRing {
         Some(Fetched { seq, validity })
     }
 
-    /// Whether [`fetch`](Self::fetch) would find a request, as far as is known now.
-    pub(crate) fn has_posted(&self) -> bool {
-        let index = self.index(self.tail);
-        self.ring.geometry().distance(index, self.ring.producer()) != 0
-    }
-
     /// Gives the slot of the oldest request that was fetched back to user space. The request is
     /// complete.
     pub(crate) fn retire(&mut self) {

@@ -163,8 +163,7 @@ impl SendWqe {
                 ),
                 Place::Sges => gather(element, head.dma.num_sge, head.dma.length, cells)?,
             };
-            let request =
-                Request::new(operation, room(&operation, len), flags).ok_or(InvalidWqe::Length)?;
+            let request = Request::new(operation, len, flags).ok_or(InvalidWqe::Length)?;
             Ok((carrier, request))
         });
         match validated {
@@ -287,14 +286,6 @@ fn gather(
         return Err(InvalidWqe::LengthMismatch);
     }
     Ok((Carrier::Sges(kept), len))
-}
-
-/// Bytes of the message. The local side of an atomic may be larger than what it operates on.
-fn room(operation: &Operation, len: u32) -> u32 {
-    match operation {
-        Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => len.min(Request::ATOMIC_LEN),
-        _ => len,
-    }
 }
 
 /// Whether the operation sends data, which may then be inline.

@@ -98,8 +98,8 @@ class Wqe:
         return struct.pack("<QI", addr, key)
 
     def __bytes__(self):
-        length = len(self.inline) or sum(sge[1] for sge in self.sges)
-        length = (length if self.length is None else self.length) & 0xFFFFFFFF
+        length = (len(self.inline) or sum(sge[1] for sge in self.sges)) % 2**32
+        length = length if self.length is None else self.length
         wr = struct.pack("<QIIII", self.wr_id, 0, self.opcode, self.flags, self.imm) + self.union()
         head = struct.pack(
             "<IIQIIIIIIII",
