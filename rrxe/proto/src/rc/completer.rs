@@ -10,7 +10,7 @@ use crate::{
         request::{Answer, Operation, SendQueue},
         requester::{Pause, Phase, Repeat, Requester},
         response::{DropReason, Placement, Response},
-        retry::Exhausted, //
+        retry::{Exhausted, Retries}, //
     },
     status::{NakCode, WcStatus},
     time::Instant,
@@ -171,6 +171,9 @@ impl Requester {
         if self.phase == Phase::Flushing || is_copy {
             return;
         }
+        // The peer is alive, however long it makes us wait: packets lost from now on are no longer
+        // lost in a row with those before.
+        self.retries = Retries::FULL;
         match self.rnr_retries.take(self.config.rnr_retry) {
             Ok(()) => {
                 self.go_back();

@@ -331,6 +331,10 @@ impl Observer {
         }
         // A copy of an RNR NAK that has been heeded says nothing new.
         if let (Verdict::RnrNak(code), true) = (verdict, at == self.solid && !self.rnr_retry) {
+            // It shows that the peer is alive, so that the retries start anew.
+            self.retries = 0;
+            self.in_doubt = false;
+            self.hidden = false;
             self.rnr_naks += 1;
             self.rnr_retry = true;
             self.rnr_until = now + rnr_wait(code);

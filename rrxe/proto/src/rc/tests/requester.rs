@@ -1020,6 +1020,30 @@ fn an_rnr_nak_is_heeded_between_a_sequence_nak_and_the_packet_sent_again() {
     assert_eq!(rig.expire(), Duration::from_nanos(61_440_000));
 }
 
+// A receiver that stays without receives for long, on a link that loses packets now and then.
+#[test]
+fn an_rnr_nak_shows_that_the_peer_lives_and_renews_the_retries() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(1),
+        rnr_retry: RetryLimit::from_rnr_retry(7),
+        ..config()
+    });
+    rig.post(Operation::Send, 1);
+    rig.send();
+    for _ in 0..5 {
+        assert_eq!(rig.expire(), TIMEOUT);
+        rig.send();
+        rig.rnr(FIRST, 1);
+        rig.expire();
+        rig.send();
+    }
+    assert_eq!(rig.statuses(), []);
+    rig.expire();
+    rig.send();
+    rig.expire();
+    assert_eq!(rig.statuses(), [WcStatus::RetryExceeded]);
+}
+
 // PROTOCOL requirement 5.
 #[test]
 fn sequence_naks_after_an_rnr_nak_use_no_retry_up() {
