@@ -2,8 +2,7 @@
 
 //! Safe wrappers of the kernel's C interfaces, in the manner of the `kernel` crate.
 //!
-//! Besides `ring`, this is the only place with `unsafe` code, and the only one that
-//! names the raw [`bindings`].
+//! This is the only place with `unsafe` code, and the only one that names the raw [`bindings`].
 
 mod bindings;
 pub(crate) mod crc;

@@ -62,12 +62,6 @@ impl WorkQueue {
         // SAFETY: Both are initialised. The work's drop waits until it is neither queued nor running.
         unsafe { b::helpers::queue_work(self.queue.as_ptr(), work.work.get()) }
     }
-
-    /// Waits for all work that was queued before. Process context, sleeps.
-    pub(crate) fn flush(&self) {
-        // SAFETY: By the type invariant the queue is valid.
-        unsafe { b::helpers::flush_workqueue(self.queue.as_ptr()) };
-    }
 }
 
 impl Drop for WorkQueue {
@@ -137,12 +131,6 @@ impl<T: Run> Work<T> {
     pub(crate) fn cancel(&self) {
         // SAFETY: By the type invariant the work is initialised.
         unsafe { b::cancel_work_sync(self.work.get()) };
-    }
-
-    /// Waits for the last run that was asked for. Process context, sleeps; not from the run itself.
-    pub(crate) fn flush(&self) {
-        // SAFETY: By the type invariant the work is initialised.
-        unsafe { b::flush_work(self.work.get()) };
     }
 
     /// The function of the C work.

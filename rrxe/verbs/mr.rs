@@ -68,7 +68,7 @@ impl rdma::MemoryRegion<Provider> for Registration {
             Mr::new(key, pd.id(), access, region.iova, memory),
             GFP_KERNEL,
         )?;
-        reservation.publish(mr);
+        reservation.publish(mr)?;
         Ok(Self { device, key })
     }
 

@@ -142,7 +142,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
         let place = node.qps().reserve(limits::QPNS, GFP_KERNEL)?;
         let qpn = Qpn::new(place.id()).ok_or(ENOSPC)?;
         let qp = Qp::new(qpn, pd.id(), node.clone(), events, send, receive)?;
-        place.publish(qp.clone());
+        place.publish(qp.clone())?;
 
         init.set_caps(caps);
         Ok(Self {

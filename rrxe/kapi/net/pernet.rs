@@ -6,7 +6,10 @@
 //! [`include/net/netns/generic.h`](srctree/include/net/netns/generic.h)
 
 use super::netns::Net;
-use crate::kapi::bindings as b;
+use crate::kapi::{
+    bindings as b,
+    sync::grace_period, //
+};
 use core::{
     cell::UnsafeCell,
     marker::{
@@ -202,8 +205,8 @@ impl<P: Pernet> PinnedDrop for Registration<P> {
         let id = P::id();
         // INVARIANT: The registration is about to end.
         id.state.store(CHANGING, ordering::Release);
-        // SAFETY: Process context. No reader that saw the registration goes on after this.
-        unsafe { b::synchronize_rcu_expedited() };
+        // No reader that saw the registration goes on after this.
+        grace_period();
         // SAFETY: By the type invariant the operations are registered.
         unsafe { b::unregister_pernet_subsys(self.ops.get()) };
         // INVARIANT: The registration has ended.

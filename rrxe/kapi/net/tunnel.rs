@@ -13,7 +13,10 @@ use super::{
     skb::Skb,
     socket::EncapSocket,
 };
-use crate::kapi::bindings as b;
+use crate::kapi::{
+    bindings as b,
+    sync::grace_period, //
+};
 use core::ptr::NonNull;
 use kernel::{
     ffi::*,
@@ -116,12 +119,6 @@ impl<R: Receiver> Namespace<R> {
             grace_period();
         }
     }
-}
-
-/// Waits until receiving functions that may be running have returned.
-fn grace_period() {
-    // SAFETY: All callers are in process context.
-    unsafe { b::synchronize_rcu_expedited() };
 }
 
 impl<R: Receiver> Pernet for Namespace<R> {

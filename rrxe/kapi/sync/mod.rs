@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Synchronisation: locks that exclude softirqs, tables read under RCU, per-CPU counters.
+//! Synchronisation: locks that exclude softirqs, data with one runner, tables read under RCU.
 
 pub(crate) mod bh;
 pub(crate) mod owner;
-pub(crate) mod percpu;
 pub(crate) mod rcu_table;
 
 pub(crate) use bh::{
@@ -16,5 +15,14 @@ pub(crate) use owner::{
     Owned,
     Turn, //
 };
-pub(crate) use percpu::Counters;
 pub(crate) use rcu_table::RcuTable;
+
+use super::bindings as b;
+
+/// Waits until all RCU read sections that have begun have ended.
+///
+/// Process context, and not in such a section; sleeps. Expedited: it disturbs all CPUs to be short.
+pub(in crate::kapi) fn grace_period() {
+    // SAFETY: Has no requirements but the context.
+    unsafe { b::synchronize_rcu_expedited() };
+}

@@ -35,11 +35,11 @@
 
 use core::{
     cell::UnsafeCell,
+    marker::PhantomData,
     ops::{
         Deref,
         DerefMut, //
     },
-    pin::Pin,
 };
 use kernel::{
     prelude::*,
@@ -108,7 +108,7 @@ impl<T> Owned<T> {
             match self.state.cmpxchg(seen, next, ordering::Full) {
                 Ok(_) if next == RUNNING => {
                     // INVARIANT: The state left `IDLE` by our hand, so there was no `Turn`.
-                    return Some(Turn { owned: self });
+                    return Some(Turn::new(self));
                 }
                 Ok(_) => return None,
                 Err(now) => seen = now,
@@ -121,7 +121,7 @@ impl<T> Owned<T> {
     pub(crate) fn try_enter(&self) -> Option<Turn<'_, T>> {
         self.state.cmpxchg(IDLE, RUNNING, ordering::Full).ok()?;
         // INVARIANT: The state left `IDLE` by our hand, so there was no `Turn`.
-        Some(Turn { owned: self })
+        Some(Turn::new(self))
     }
 
     /// Makes the caller the runner, sleeping until nobody else is.
@@ -150,9 +150,20 @@ impl<T> Owned<T> {
 #[must_use = "dropping a turn may leave announced work undone"]
 pub(crate) struct Turn<'a, T> {
     owned: &'a Owned<T>,
+    /// What a turn is: to share one between threads is to share the data, to send it, to send them.
+    data: PhantomData<&'a mut T>,
 }
 
 impl<'a, T> Turn<'a, T> {
+    /// The turn on `owned`, of which there must be no other, and whose state must say so.
+    #[inline]
+    fn new(owned: &'a Owned<T>) -> Self {
+        Self {
+            owned,
+            data: PhantomData,
+        }
+    }
+
     /// Ends the turn, unless somebody announced work: then the turn goes on and is given back.
     ///
     /// ```ignore
@@ -174,15 +185,6 @@ impl<'a, T> Turn<'a, T> {
         // Nobody but the runner takes `PENDING` away, so this cannot overwrite anything else.
         state.xchg(RUNNING, ordering::Full);
         Some(self)
-    }
-
-    /// The data, pinned.
-    #[inline]
-    pub(crate) fn as_mut(&mut self) -> Pin<&mut T> {
-        // SAFETY: By the type invariant nobody else has access to the data.
-        let data = unsafe { &mut *self.owned.data.get() };
-        // SAFETY: `Owned` is initialised in place only and its data is pinned with it.
-        unsafe { Pin::new_unchecked(data) }
     }
 }
 

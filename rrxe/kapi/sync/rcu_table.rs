@@ -4,6 +4,7 @@
 //!
 //! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
+use super::grace_period;
 use crate::kapi::{
     bindings as b,
     gfp, //
@@ -164,31 +165,34 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         object: Arc<T>,
         flags: Flags,
     ) -> Result<u32> {
-        Ok(self.reserve(range, flags)?.publish(object))
+        self.reserve(range, flags)?.publish(object)
     }
 
     /// Puts `object` under the number `id`, visible at once. Errors as
     /// [`reserve_at`](Self::reserve_at).
     pub(crate) fn insert_at(&self, id: u32, object: Arc<T>, flags: Flags) -> Result {
-        self.reserve_at(id, flags)?.publish(object);
-        Ok(())
+        self.reserve_at(id, flags)?.publish(object).map(drop)
     }
 
     /// Removes the object with number `id`, waits until no look-up can see it, and gives it back.
     ///
-    /// Process context; sleeps, for an expedited RCU grace period, and must not be called in an RCU
+    /// A number that is reserved has no object and stays reserved. Process context; sleeps, for an expedited RCU grace period, and must not be called in an RCU
     /// read section. The number is free again before the wait.
     pub(crate) fn remove(&self, id: u32) -> Option<Arc<T>> {
         let entry = self.locked(|xa| {
-            // SAFETY: The lock is held.
-            unsafe { b::__xa_erase(xa, index(id)) }
+            // SAFETY: `xa` is initialised, and may be read at any time.
+            let entry = unsafe { b::xa_load(xa, index(id)) };
+            if !entry.is_null() {
+                // SAFETY: The lock is held. The entry is not a reserved one, which loads as null.
+                unsafe { b::__xa_erase(xa, index(id)) };
+            }
+            entry
         });
         if entry.is_null() {
             return None;
         }
-        // SAFETY: May be called in process context, as the caller promises.
-        unsafe { b::synchronize_rcu_expedited() };
-        // SAFETY: The entry was the table's own `Arc`; erasing was atomic, so nobody else has it.
+        grace_period();
+        // SAFETY: The entry was the table's own `Arc`; erasing was under the lock, so nobody else has it.
         // INVARIANT: No entry has it any more and a grace period has passed.
         Some(unsafe { <Arc<T> as ForeignOwnable>::from_foreign(entry) })
     }
@@ -253,16 +257,25 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
     }
 
     /// Makes `object` visible under the number, which is returned. Process or softirq context.
-    pub(crate) fn publish(self, object: Arc<T>) -> u32 {
+    ///
+    /// The entry is there, so nothing has to be allocated; should the table refuse it nevertheless,
+    /// the object is dropped and the number given back.
+    pub(crate) fn publish(self, object: Arc<T>) -> Result<u32> {
         let id = self.id;
-        let entry = object.into_foreign();
-        self.table.locked(|xa| {
-            // SAFETY: The lock is held. The entry exists, so that nothing has to be allocated and
-            // the store cannot fail. INVARIANT: The table owns the `Arc` now.
-            unsafe { b::__xa_store(xa, index(id), entry, 0) }
+        let object = object.into_foreign();
+        let stored = self.table.locked(|xa| {
+            // SAFETY: The lock is held. INVARIANT: The table owns the `Arc` if this succeeds.
+            let old = unsafe { b::__xa_store(xa, index(id), object, 0) };
+            // SAFETY: Only looks at the value.
+            kernel::error::to_result(unsafe { b::helpers::xa_err(old) })
         });
+        if let Err(error) = stored {
+            // SAFETY: The table did not take the `Arc` that was just made a pointer.
+            drop(unsafe { <Arc<T> as ForeignOwnable>::from_foreign(object) });
+            return Err(error);
+        }
         core::mem::forget(self);
-        id
+        Ok(id)
     }
 }
 

@@ -88,15 +88,6 @@ impl<T: Expire> Timer<T> {
         unsafe { b::hrtimer_start_range_ns(self.timer.get(), nanos, 0, Self::MODE) };
     }
 
-    /// Cancels the timer if its callback does not run just now. Process or softirq context.
-    ///
-    /// `true` if the callback does not run; then it will not either until the timer is armed again.
-    #[inline]
-    pub(crate) fn try_cancel(&self) -> bool {
-        // SAFETY: By the type invariant the timer is initialised.
-        unsafe { b::hrtimer_try_to_cancel(self.timer.get()) >= 0 }
-    }
-
     /// Cancels the timer and waits for a callback that runs.
     ///
     /// Process or softirq context, but not from the callback, and not with a lock held that the
