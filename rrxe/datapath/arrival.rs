@@ -4,7 +4,7 @@
 
 use crate::kapi::{
     crc::crc32_le,
-    mem::Chunk,
+    mem::ChunkMut,
     net::RxPacket, //
 };
 use kernel::prelude::*;
@@ -132,7 +132,7 @@ impl Payload<'_> {
     }
 
     /// Copies the bytes from `at` on to `chunk`.
-    pub(super) fn copy_to(&self, at: usize, chunk: Chunk<'_>) -> Result {
+    pub(super) fn copy_to(&self, at: usize, chunk: ChunkMut<'_>) -> Result {
         self.packet.copy_to(self.offset.saturating_add(at), chunk)
     }
 }

@@ -12,7 +12,12 @@ use super::{
 };
 use crate::{
     kapi::{
-        mem::Chunk,
+        mem::{
+            Chunk,
+            ChunkMut,
+            ReadOnly,
+            Rights, //
+        },
         rdma::Chunks, //
     },
     ring::Sge, //
@@ -56,13 +61,13 @@ impl<'a> Memory<'a> {
     ///
     /// `LocalProtection` if an element may not be used for `access`, `LocalLength` if there are not
     /// as many bytes, `LocalQpOperation` if `take` fails.
-    pub(super) fn gather(
+    pub(super) fn gather<R: Rights>(
         &self,
         sges: &[Sge],
         access: Access,
         offset: u32,
         len: u32,
-        mut take: impl FnMut(usize, Chunk<'_>) -> Result,
+        mut take: impl FnMut(usize, Chunk<'_, R>) -> Result,
     ) -> Result<(), WcStatus> {
         let mut skip = offset;
         let mut done = 0;
@@ -101,7 +106,7 @@ impl<'a> Memory<'a> {
             Access::LOCAL_WRITE,
             offset,
             payload.len(),
-            |at, chunk| payload.copy_to(at, chunk),
+            |at, chunk: ChunkMut<'_>| payload.copy_to(at, chunk),
         )
     }
 
@@ -113,7 +118,7 @@ impl<'a> Memory<'a> {
             Access::LOCAL_WRITE,
             0,
             bytes.len() as u32,
-            |at, chunk| {
+            |at, chunk: ChunkMut<'_>| {
                 let part = bytes.get(at..).and_then(|rest| rest.get(..chunk.len()));
                 chunk.copy_from_slice(part.ok_or(EINVAL)?)
             },
@@ -135,31 +140,32 @@ impl<'a> Memory<'a> {
             Access::REMOTE_WRITE,
             va,
             payload.len(),
-            |at, chunk| payload.copy_to(at, chunk),
+            |at, chunk: ChunkMut<'_>| payload.copy_to(at, chunk),
         )?;
         Ok(())
     }
 
     /// Whether the memory of `key` from `va` on gives `access` to `len` bytes.
     pub(super) fn check(&self, key: Key, access: Access, va: u64, len: u32) -> Result<(), Denied> {
-        self.with_range(key, access, va, len, |_| Ok(()))
+        self.with_range(key, access, va, len, |_: Chunks<'_, ReadOnly>| Ok(()))
     }
 
     /// Hands `len` bytes at `va` in the memory of `key`, if that gives `access` to them, to `take`,
     /// piece by piece, each with its distance from `va`.
-    pub(super) fn visit(
+    pub(super) fn visit<R: Rights>(
         &self,
         key: Key,
         access: Access,
         va: u64,
         len: u32,
-        mut take: impl FnMut(usize, Chunk<'_>) -> Result,
+        mut take: impl FnMut(usize, Chunk<'_, R>) -> Result,
     ) -> Result<(), Denied> {
         self.with_range(key, access, va, len, |chunks| {
             let mut at = 0;
             for chunk in chunks {
+                let len = chunk.len();
                 take(at, chunk).map_err(|_| Denied::Copy)?;
-                at = at.saturating_add(chunk.len());
+                at = at.saturating_add(len);
             }
             Ok(())
         })
@@ -169,7 +175,7 @@ impl<'a> Memory<'a> {
     pub(super) fn atomic(&self, rkey: Key, va: u64, op: AtomicOp) -> Result<u64, ExecError> {
         let len = size_of::<u64>() as u32;
         let mut original = 0;
-        self.visit(rkey, Access::REMOTE_ATOMIC, va, len, |_, chunk| {
+        self.visit(rkey, Access::REMOTE_ATOMIC, va, len, |_, chunk: ChunkMut<'_>| {
             let word = chunk.as_atomic().ok_or(EINVAL)?;
             original = match op {
                 AtomicOp::CompareSwap { compare, swap } => word.compare_swap(compare, swap),
@@ -182,14 +188,14 @@ impl<'a> Memory<'a> {
 
     /// Finds `len` bytes at `va` in the memory of `key`, if that gives `access` to them, and has
     /// them used.
-    fn with_range<R>(
+    fn with_range<R: Rights>(
         &self,
         key: Key,
         access: Access,
         va: u64,
         len: u32,
-        use_range: impl FnOnce(Chunks<'_>) -> Result<R, Denied>,
-    ) -> Result<R, Denied> {
+        use_range: impl FnOnce(Chunks<'_, R>) -> Result<(), Denied>,
+    ) -> Result<(), Denied> {
         let mr = self
             .node
             .mrs()

@@ -2,9 +2,12 @@
 
 //! Memory that work requests and peers may use.
 
-use crate::kapi::rdma::{
-    Chunks,
-    Umem, //
+use crate::kapi::{
+    mem::Rights,
+    rdma::{
+        Chunks,
+        Umem, //
+    },
 };
 use rrxe_proto::{
     Access,
@@ -62,15 +65,15 @@ impl Mr {
     /// domain `pd` that shows `key`, in the way that `access` says. Any context.
     ///
     /// To write into it, `access` has to have a right to do so in it: memory without may be
-    /// shared with whoever the process has it from.
-    pub(crate) fn range(
+    /// shared with whoever the process has it from, and has no range that can be written to.
+    pub(crate) fn range<R: Rights>(
         &self,
         key: Key,
         pd: PdId,
         access: Access,
         iova: u64,
         length: u32,
-    ) -> Result<Chunks<'_>, Fault> {
+    ) -> Result<Chunks<'_, R>, Fault> {
         if self.key != key {
             return Err(Fault::Key);
         }

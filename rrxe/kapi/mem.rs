@@ -19,6 +19,26 @@ use kernel::{
     },
 };
 
+/// What may be done with a [`Chunk`]: [`ReadOnly`] or [`ReadWrite`].
+pub(crate) trait Rights {
+    /// Whether the memory may be written to.
+    const WRITE: bool;
+}
+
+/// The memory may be read.
+pub(crate) struct ReadOnly;
+
+/// The memory may be read and written to.
+pub(crate) struct ReadWrite;
+
+impl Rights for ReadOnly {
+    const WRITE: bool = false;
+}
+
+impl Rights for ReadWrite {
+    const WRITE: bool = true;
+}
+
 /// Some bytes of pinned memory, contiguous in the kernel's address space.
 ///
 /// Two chunks may overlap; a copy between a chunk and anything that is being written to gives any
@@ -28,31 +48,28 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `start` points to `len` bytes of mapped memory, readable and writable, for the lifetime `'a`, to
-/// which no Rust reference exists.
-#[derive(Clone, Copy)]
-pub(crate) struct Chunk<'a> {
+/// For the lifetime `'a`, `start` points to `len` bytes of mapped memory to which no Rust reference
+/// exists. They are readable. If `R` is [`ReadWrite`] they are writable as well, and nobody relies on
+/// them not to change.
+pub(crate) struct Chunk<'a, R = ReadOnly> {
     start: NonNull<u8>,
     len: usize,
-    memory: PhantomData<&'a ()>,
+    memory: PhantomData<(&'a (), R)>,
 }
 
-// SAFETY: All access is by copies and atomic instructions, which need no particular thread.
-unsafe impl Send for Chunk<'_> {}
+/// A [`Chunk`] that may be written to.
+pub(crate) type ChunkMut<'a> = Chunk<'a, ReadWrite>;
 
-// SAFETY: As above; concurrent access is what the type is for.
-unsafe impl Sync for Chunk<'_> {}
-
-impl<'a> Chunk<'a> {
+impl<R> Chunk<'_, R> {
     /// The chunk of `len` bytes at `start`.
     ///
     /// # Safety
     ///
-    /// For the lifetime `'a` the bytes must stay mapped, readable and writable by the kernel, and
-    /// neither may a Rust reference to any of them exist, nor may they be memory that the kernel or
-    /// Rust code relies on not to change.
+    /// For the lifetime `'a` the bytes must stay mapped and readable by the kernel, and no Rust
+    /// reference to any of them may exist. If `R` is [`ReadWrite`] they must be writable as well, and
+    /// nothing in the kernel may rely on them not to change: not the page cache of a file, say.
     #[inline]
-    pub(crate) unsafe fn from_raw_parts(start: NonNull<u8>, len: usize) -> Self {
+    pub(in crate::kapi) unsafe fn from_raw_parts(start: NonNull<u8>, len: usize) -> Self {
         // INVARIANT: As the caller promises.
         Self {
             start,
@@ -67,90 +84,24 @@ impl<'a> Chunk<'a> {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// The address as C functions take it.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+    pub(in crate::kapi) fn as_void(&self) -> *mut kernel::ffi::c_void {
+        self.start.as_ptr().cast()
     }
+}
 
-    /// The first `mid` bytes and the rest, or `None` if there are not as many.
-    #[inline]
-    pub(crate) fn split_at(self, mid: usize) -> Option<(Self, Self)> {
-        let rest = self.len.checked_sub(mid)?;
-        // SAFETY: `mid` is at most the length of the memory.
-        let second = unsafe { self.start.add(mid) };
-        // INVARIANT: Both are parts of the memory of `self`.
-        let parts = (
-            Self { len: mid, ..self },
-            Self {
-                start: second,
-                len: rest,
-                ..self
-            },
-        );
-        Some(parts)
-    }
-
-    /// The first `len` bytes, or all if there are fewer.
-    #[inline]
-    pub(crate) fn truncate(self, len: usize) -> Self {
-        // INVARIANT: A part of the memory of `self`.
-        Self {
-            len: self.len.min(len),
-            ..self
-        }
-    }
-
+impl<'a> ChunkMut<'a> {
     /// Writes `bytes` over the chunk. `EINVAL` if the lengths differ.
     #[inline]
     pub(crate) fn copy_from_slice(self, bytes: &[u8]) -> Result {
         if bytes.len() != self.len {
             return Err(EINVAL);
         }
-        // SAFETY: Both are valid for `len` bytes; no reference to the chunk's memory exists, so that
-        // `bytes` does not overlap it.
+        // SAFETY: The chunk is writable for `len` bytes, and `bytes` readable; no reference to the
+        // chunk's memory exists, so that `bytes` does not overlap it.
         unsafe { b::helpers::copy_bytes(self.as_void(), bytes.as_ptr().cast(), self.len) };
         Ok(())
-    }
-
-    /// Reads the chunk into `bytes`. `EINVAL` if the lengths differ.
-    #[inline]
-    pub(crate) fn copy_to_slice(self, bytes: &mut [u8]) -> Result {
-        if bytes.len() != self.len {
-            return Err(EINVAL);
-        }
-        // SAFETY: Both are valid for `len` bytes; no reference to the chunk's memory exists, so that
-        // `bytes` does not overlap it.
-        unsafe { b::helpers::copy_bytes(bytes.as_mut_ptr().cast(), self.as_void(), self.len) };
-        Ok(())
-    }
-
-    /// Copies `source` over the chunk, right even if they overlap. `EINVAL` if the lengths differ.
-    #[inline]
-    pub(crate) fn copy_from_chunk(self, source: Chunk<'_>) -> Result {
-        if source.len != self.len {
-            return Err(EINVAL);
-        }
-        // SAFETY: By the type invariant both are valid for `len` bytes.
-        unsafe { b::helpers::move_bytes(self.as_void(), source.as_void(), self.len) };
-        Ok(())
-    }
-
-    /// Writes zeroes over the chunk.
-    #[inline]
-    pub(crate) fn zero(self) {
-        // SAFETY: By the type invariant the memory is valid for `len` bytes.
-        unsafe { b::helpers::zero_bytes(self.as_void(), self.len) };
-    }
-
-    /// The CRC of the chunk after `seed`, as [`crc32_le`](crate::kapi::crc::crc32_le).
-    ///
-    /// If somebody writes meanwhile it is that of no content the chunk ever had: for bytes that are
-    /// sent, take the CRC of the copy.
-    #[inline]
-    pub(crate) fn crc32_le(self, seed: u32) -> u32 {
-        // SAFETY: By the type invariant the memory is readable for `len` bytes.
-        unsafe { b::crc32_le(seed, self.as_void(), self.len) }
     }
 
     /// The chunk as one atomic 64-bit number, in the byte order of this machine.
@@ -165,12 +116,6 @@ impl<'a> Chunk<'a> {
             memory: PhantomData,
         })
     }
-
-    /// The address as C functions take it.
-    #[inline]
-    pub(in crate::kapi) fn as_void(&self) -> *mut kernel::ffi::c_void {
-        self.start.as_ptr().cast()
-    }
 }
 
 /// Eight aligned bytes that are changed by atomic instructions, which the CPU's own and other
@@ -178,8 +123,7 @@ impl<'a> Chunk<'a> {
 ///
 /// # Invariants
 ///
-/// `word` is aligned and the memory is that of a [`Chunk`] of eight bytes.
-#[derive(Clone, Copy)]
+/// `word` is aligned and the memory is that of a [`ChunkMut`] of eight bytes.
 pub(crate) struct AtomicWord<'a> {
     word: NonNull<u64>,
     memory: PhantomData<&'a ()>,
@@ -198,24 +142,6 @@ impl AtomicWord<'_> {
         self.atomic()
             .cmpxchg(old, new, ordering::Full)
             .unwrap_or_else(|found| found)
-    }
-
-    /// Writes `new` and returns what was there before. Fully ordered.
-    #[inline]
-    pub(crate) fn swap(self, new: u64) -> u64 {
-        self.atomic().xchg(new, ordering::Full)
-    }
-
-    /// Reads the number at once; later accesses come after it.
-    #[inline]
-    pub(crate) fn load(self) -> u64 {
-        self.atomic().load(ordering::Acquire)
-    }
-
-    /// Writes the number at once; earlier accesses come before it.
-    #[inline]
-    pub(crate) fn store(self, new: u64) {
-        self.atomic().store(new, ordering::Release);
     }
 
     /// The memory as the kernel's atomic type.

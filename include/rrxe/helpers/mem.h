@@ -9,13 +9,3 @@ __rust_helper void rust_helper_copy_bytes(void *to, const void *from, size_t len
 {
 	memcpy(to, from, len);
 }
-
-__rust_helper void rust_helper_move_bytes(void *to, const void *from, size_t len)
-{
-	memmove(to, from, len);
-}
-
-__rust_helper void rust_helper_zero_bytes(void *to, size_t len)
-{
-	memset(to, 0, len);
-}

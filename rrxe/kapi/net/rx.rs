@@ -13,7 +13,7 @@ use super::{
 use crate::kapi::{
     bindings as b,
     crc::crc32_le,
-    mem::Chunk, //
+    mem::ChunkMut, //
 };
 use core::{
     mem::MaybeUninit,
@@ -286,7 +286,7 @@ impl RxPacket {
     }
 
     /// Copies the content from `offset` on to `chunk`. `EINVAL` if it is shorter.
-    pub(crate) fn copy_to(&self, offset: usize, chunk: Chunk<'_>) -> Result {
+    pub(crate) fn copy_to(&self, offset: usize, chunk: ChunkMut<'_>) -> Result {
         let range = self.range(offset, chunk.len())?;
         // SAFETY: The buffer is valid, and the chunk writable for that length.
         unsafe { self.copy_raw(range, chunk.as_void()) }

@@ -10,15 +10,23 @@ use super::{
 };
 use crate::kapi::{
     bindings as b,
-    mem::Chunk, //
+    mem::{
+        Chunk,
+        ReadOnly,
+        Rights, //
+    },
 };
-use core::ptr::{
-    self,
-    NonNull, //
+use core::{
+    marker::PhantomData,
+    ptr::{
+        self,
+        NonNull, //
+    },
 };
 use kernel::{
     error::from_err_ptr,
-    prelude::*, //
+    prelude::*,
+    sync::aref::ARef, //
 };
 
 // The kernel must be able to reach all pages at any time.
@@ -61,7 +69,9 @@ impl Umem {
     /// access needs (`EFAULT`), or is more than the process may pin (`ENOMEM`).
     pub(super) fn pin(device: &IbDevice, region: &UserRegion) -> Result<Self> {
         let pages = Pages::pin(device, region)?;
-        let mut extents = KVVec::<Extent>::with_capacity(pages.count(), GFP_KERNEL)?;
+        // The process chooses the size, so that a failure is its own.
+        let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
+        let mut extents = KVVec::<Extent>::with_capacity(pages.count(), flags)?;
         let mut end = 0usize;
         // The address right after the last extent.
         let mut after = ptr::null_mut();
@@ -71,7 +81,7 @@ impl Umem {
             end = end.checked_add(length).ok_or(EOVERFLOW)?;
             match extents.last_mut() {
                 Some(last) if follows => last.end = end,
-                _ => extents.push(Extent { start, end }, GFP_KERNEL)?,
+                _ => extents.push(Extent { start, end }, flags)?,
             }
         }
         if end != pages.len() {
@@ -86,13 +96,13 @@ impl Umem {
         self.pages.len()
     }
 
-    /// Returns `length` bytes from `offset` on; `None` if there are not as many.
+    /// Returns `length` bytes from `offset` on. Any context.
     ///
-    /// Any context. They may be read, and written if the memory was pinned with access to
-    /// write locally.
-    pub(crate) fn chunks(&self, offset: usize, length: usize) -> Option<Chunks<'_>> {
+    /// `None` if there are not as many, or if they are to be written to and were pinned without
+    /// access to write locally: then they may be pages that others have as well.
+    pub(crate) fn chunks<R: Rights>(&self, offset: usize, length: usize) -> Option<Chunks<'_, R>> {
         let end = offset.checked_add(length)?;
-        if end > self.len() {
+        if end > self.len() || R::WRITE && !self.pages.are_writable() {
             return None;
         }
         let index = self.extents.partition_point(|extent| extent.end <= offset);
@@ -101,12 +111,13 @@ impl Umem {
             None => 0,
         };
         // INVARIANT: `begin` is where `extents` starts; `offset` lies in its first extent
-        // unless nothing is left.
+        // unless nothing is left. The pages are writable if they need to be.
         Some(Chunks {
             extents: self.extents.get(index..)?,
             begin,
             offset,
             end,
+            rights: PhantomData,
         })
     }
 }
@@ -118,18 +129,19 @@ impl Umem {
 /// - `extents` are those that follow the offset `begin` of the pinned memory, which is
 ///   borrowed for `'a`.
 /// - If `offset` is below `end` it lies in the first of them, and `end` in one of them.
-#[derive(Clone)]
-pub(crate) struct Chunks<'a> {
+/// - If `R` has the right to write, the memory was pinned to be written to.
+pub(crate) struct Chunks<'a, R = ReadOnly> {
     extents: &'a [Extent],
     begin: usize,
     offset: usize,
     end: usize,
+    rights: PhantomData<R>,
 }
 
-impl<'a> Iterator for Chunks<'a> {
-    type Item = Chunk<'a>;
+impl<'a, R> Iterator for Chunks<'a, R> {
+    type Item = Chunk<'a, R>;
 
-    fn next(&mut self) -> Option<Chunk<'a>> {
+    fn next(&mut self) -> Option<Chunk<'a, R>> {
         if self.offset >= self.end {
             return None;
         }
@@ -143,8 +155,9 @@ impl<'a> Iterator for Chunks<'a> {
         self.offset = stop;
         self.begin = first.end;
         self.extents = rest;
-        // SAFETY: The pages are pinned for `'a`, by the type invariants. User space maps them,
-        // so that there is neither a reference to them nor anything to rely on.
+        // SAFETY: The pages are pinned for `'a`, by the type invariants, and there are no
+        // references to what user space maps. If they are to be written to, they were made the
+        // process' own, or are shared memory that it may write to.
         Some(unsafe { Chunk::from_raw_parts(start, length) })
     }
 }
@@ -153,10 +166,14 @@ impl<'a> Iterator for Chunks<'a> {
 ///
 /// # Invariants
 ///
-/// Points to an `ib_umem` that is ours to release.
+/// `umem` points to an `ib_umem` of `device` that is ours to release.
 ///
 /// [`struct ib_umem`]: srctree/include/rdma/ib_umem.h
-struct Pages(NonNull<b::ib_umem>);
+struct Pages {
+    umem: NonNull<b::ib_umem>,
+    /// The release uses it, which may come after the device has been unregistered.
+    _device: ARef<IbDevice>,
+}
 
 // SAFETY: Pages may be released by any thread.
 unsafe impl Send for Pages {}
@@ -176,25 +193,36 @@ impl Pages {
             )
         };
         // INVARIANT: Not an error, so ours to release.
-        Ok(Self(NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?))
+        Ok(Self {
+            umem: NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?,
+            _device: device.into(),
+        })
+    }
+
+    /// The C object.
+    fn umem(&self) -> &b::ib_umem {
+        // SAFETY: Valid by the type invariant, and not changed before the release.
+        unsafe { self.umem.as_ref() }
     }
 
     /// Bytes.
     fn len(&self) -> usize {
-        // SAFETY: Valid by the type invariant.
-        unsafe { self.0.as_ref() }.length
+        self.umem().length
+    }
+
+    /// Whether they were pinned to be written to.
+    fn are_writable(&self) -> bool {
+        self.umem().writable() != 0
     }
 
     /// Entries of the scatter list.
     fn count(&self) -> usize {
-        // SAFETY: Valid by the type invariant.
-        unsafe { self.0.as_ref() }.sgt_append.sgt.orig_nents as usize
+        self.umem().sgt_append.sgt.orig_nents as usize
     }
 
     /// Returns the memory, in order: pages as the scatter list has them.
     fn entries(&self) -> impl Iterator<Item = (NonNull<u8>, usize)> + '_ {
-        // SAFETY: Valid by the type invariant.
-        let umem = unsafe { self.0.as_ref() };
+        let umem = self.umem();
         let mut entry = NonNull::new(umem.sgt_append.sgt.sgl);
         // Whole pages were pinned.
         let mut skip = umem.address & (b::PAGE_SIZE - 1);
@@ -219,6 +247,6 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: Ours to release by the type invariant.
-        unsafe { b::ib_umem_release(self.0.as_ptr()) };
+        unsafe { b::ib_umem_release(self.umem.as_ptr()) };
     }
 }
