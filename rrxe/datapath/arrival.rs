@@ -97,7 +97,7 @@ impl Arrival {
 
     fn computed_icrc(&self) -> Option<[u8; ICRC_LEN]> {
         let ip = self.packet.ip_header();
-        let udp = self.packet.udp_header();
+        let udp = self.packet.udp_header()?;
         let bth = self.packet.headers().first_chunk()?;
         let masked = match ip.first()? >> 4 {
             4 => MaskedHeaders::ipv4(ip, udp, bth)?,

@@ -45,6 +45,11 @@ rust_helper_vlan_dev_real_dev(const struct net_device *dev)
 	return vlan_dev_real_dev(dev);
 }
 
+__rust_helper int rust_helper_netdev_ifindex(const struct net_device *dev)
+{
+	return READ_ONCE(dev->ifindex);
+}
+
 __rust_helper unsigned int rust_helper_netdev_mtu(const struct net_device *dev)
 {
 	return READ_ONCE(dev->mtu);
@@ -71,6 +76,21 @@ rust_helper_netdev_notifier_info_to_dev(const struct netdev_notifier_info *info)
 	return netdev_notifier_info_to_dev(info);
 }
 
+/*
+ * Both ways for a device to leave a namespace hold the RTNL lock from before the notifiers
+ * are called until the change can be seen.
+ */
+__rust_helper bool rust_helper_netdev_is_settled_in(const struct net_device *dev,
+						    const struct net *net)
+{
+	bool settled;
+
+	rtnl_lock();
+	settled = dev->reg_state == NETREG_REGISTERED && net_eq(dev_net(dev), net);
+	rtnl_unlock();
+	return settled;
+}
+
 /* ---- socket buffers ---- */
 
 __rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size, gfp_t flags)
@@ -88,34 +108,9 @@ __rust_helper int rust_helper_skb_tailroom(const struct sk_buff *skb)
 	return skb_tailroom(skb);
 }
 
-__rust_helper unsigned char *rust_helper_skb_tail_pointer(const struct sk_buff *skb)
-{
-	return skb_tail_pointer(skb);
-}
-
-__rust_helper void rust_helper_skb_set_priority(struct sk_buff *skb, __u32 priority)
-{
-	skb->priority = priority;
-}
-
 __rust_helper unsigned int rust_helper_skb_headroom(const struct sk_buff *skb)
 {
 	return skb_headroom(skb);
-}
-
-__rust_helper unsigned int rust_helper_skb_headlen(const struct sk_buff *skb)
-{
-	return skb_headlen(skb);
-}
-
-__rust_helper unsigned char *rust_helper_skb_network_header(const struct sk_buff *skb)
-{
-	return skb_network_header(skb);
-}
-
-__rust_helper unsigned char *rust_helper_skb_transport_header(const struct sk_buff *skb)
-{
-	return skb_transport_header(skb);
 }
 
 __rust_helper void rust_helper_skb_reset_network_header(struct sk_buff *skb)
@@ -131,11 +126,6 @@ __rust_helper void rust_helper_skb_reset_transport_header(struct sk_buff *skb)
 __rust_helper bool rust_helper_pskb_may_pull(struct sk_buff *skb, unsigned int len)
 {
 	return pskb_may_pull(skb, len);
-}
-
-__rust_helper void rust_helper_skb_dst_drop(struct sk_buff *skb)
-{
-	skb_dst_drop(skb);
 }
 
 __rust_helper void rust_helper_skb_dst_set_noref(struct sk_buff *skb,
@@ -159,14 +149,47 @@ __rust_helper void rust_helper_skb_queue_purge(struct sk_buff_head *list)
 	skb_queue_purge(list);
 }
 
-__rust_helper int rust_helper_inet_iif(const struct sk_buff *skb)
+/* The device that a packet of UDP came in by, while the stack has it. */
+__rust_helper int rust_helper_skb_iif(const struct sk_buff *skb)
 {
-	return inet_iif(skb);
+	return ip_hdr(skb)->version == 4 ? inet_iif(skb) : inet6_iif(skb);
 }
 
-__rust_helper int rust_helper_inet6_iif(const struct sk_buff *skb)
+/* Makes a packet begin with its IP header again; returns the length of that. */
+__rust_helper unsigned int rust_helper_skb_push_network_header(struct sk_buff *skb)
 {
-	return inet6_iif(skb);
+	unsigned int len = -skb_network_offset(skb);
+
+	__skb_push(skb, len);
+	return len;
+}
+
+/*
+ * Lets go of what a packet says of its way to us: all of it may be gone by the time that
+ * the packet is taken off a queue.
+ */
+__rust_helper void rust_helper_skb_detach(struct sk_buff *skb)
+{
+	skb->dev = NULL;
+	secpath_reset(skb);
+	skb_dst_drop(skb);
+}
+
+__rust_helper void rust_helper_skb_put_data(struct sk_buff *skb, const void *from,
+					    unsigned int len)
+{
+	skb_put_data(skb, from, len);
+}
+
+__rust_helper void rust_helper_skb_put_zero(struct sk_buff *skb, unsigned int len)
+{
+	skb_put_zero(skb, len);
+}
+
+__rust_helper void rust_helper_skb_push_data(struct sk_buff *skb, const void *from,
+					     unsigned int len)
+{
+	memcpy(skb_push(skb, len), from, len);
 }
 
 /* ---- routes ---- */
@@ -199,11 +222,6 @@ __rust_helper u32 rust_helper_rt6_get_cookie(struct dst_entry *dst)
 	return rt6_get_cookie(dst_rt6_info(dst));
 }
 
-__rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
-{
-	return dst_mtu(dst);
-}
-
 __rust_helper struct net *rust_helper_dst_dev_net_rcu(const struct dst_entry *dst)
 {
 	return dst_dev_net_rcu(dst);
@@ -225,11 +243,6 @@ __rust_helper unsigned int rust_helper_dst_tailroom(const struct dst_entry *dst)
 __rust_helper void *rust_helper_rcu_dereference_sk_user_data(const struct sock *sk)
 {
 	return rcu_dereference_sk_user_data(sk);
-}
-
-__rust_helper void rust_helper_inet_inc_convert_csum(struct sock *sk)
-{
-	inet_inc_convert_csum(sk);
 }
 
 __rust_helper void rust_helper_inet_dec_convert_csum(struct sock *sk)

@@ -47,22 +47,6 @@ impl Addresses {
         }
     }
 
-    /// The source as a GID.
-    pub(crate) fn source_gid(&self) -> [u8; 16] {
-        match self {
-            Self::V4 { source, .. } => source.to_ipv6_mapped().octets(),
-            Self::V6 { source, .. } => source.octets(),
-        }
-    }
-
-    /// The destination as a GID.
-    pub(crate) fn destination_gid(&self) -> [u8; 16] {
-        match self {
-            Self::V4 { destination, .. } => destination.to_ipv6_mapped().octets(),
-            Self::V6 { destination, .. } => destination.octets(),
-        }
-    }
-
     /// The addresses of a packet in the other direction.
     pub(crate) fn reversed(self) -> Self {
         match self {

@@ -8,9 +8,10 @@ pub(crate) mod netdev;
 pub(crate) mod netns;
 pub(crate) mod notifier;
 pub(crate) mod pernet;
+pub(crate) mod queue;
 pub(crate) mod route;
 pub(crate) mod rx;
-pub(crate) mod skb;
+mod skb;
 pub(crate) mod socket;
 pub(crate) mod tunnel;
 pub(crate) mod tx;
@@ -26,13 +27,13 @@ pub(crate) use pernet::{
     PernetId,
     Registration, //
 };
+pub(crate) use queue::SkbQueue;
 pub(crate) use route::{
     Flow,
     Route,
     RouteCache, //
 };
 pub(crate) use rx::RxPacket;
-pub(crate) use skb::SkbQueue;
 pub(crate) use tunnel::{
     Listener,
     Namespace,

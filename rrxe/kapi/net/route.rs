@@ -73,8 +73,7 @@ impl Route {
     /// `EHOSTUNREACH`, `ENETUNREACH` and others as the network stack gives them.
     pub(crate) fn lookup(device: &NetDevice, flow: &Flow) -> Result<Self> {
         let _guard = rcu::read_lock();
-        // SAFETY: The device is alive and the RCU read lock is held.
-        let net = unsafe { b::helpers::dev_net_rcu(device.as_ptr()) };
+        let net = device.net_rcu();
         let ifindex = i32::try_from(flow.ifindex).map_err(|_| ENODEV)?;
         match flow.addresses {
             Addresses::V4 {
@@ -150,13 +149,6 @@ impl Route {
         !unsafe { b::helpers::dst_check(self.dst.as_ptr(), self.cookie) }.is_null()
     }
 
-    /// The largest IP packet, in bytes, that the path takes whole. Any context.
-    pub(crate) fn mtu(&self) -> u32 {
-        let _guard = rcu::read_lock();
-        // SAFETY: By the type invariant the route is valid.
-        unsafe { b::helpers::dst_mtu(self.dst.as_ptr()) }
-    }
-
     /// Room that a packet needs in front of its content: for link, IP and UDP headers, in bytes. Any
     /// context.
     pub(crate) fn headroom(&self) -> usize {
@@ -214,13 +206,8 @@ impl RouteCache {
         Self { flow, route: None }
     }
 
-    /// The flow.
-    pub(crate) fn flow(&self) -> &Flow {
-        &self.flow
-    }
-
-    /// A route that is current, in the namespace of `device`, which must be the same each time. Process or
-    /// softirq context. Errors as [`Route::lookup`].
+    /// A route that is current, in the namespace of `device`, which must be the same each time.
+    /// Process or softirq context. Errors as [`Route::lookup`].
     #[inline]
     pub(crate) fn get(&mut self, device: &NetDevice) -> Result<&Route> {
         let kept = self.route.take().filter(Route::is_current);
@@ -229,11 +216,6 @@ impl RouteCache {
             None => Route::lookup(device, &self.flow)?,
         };
         Ok(self.route.insert(route))
-    }
-
-    /// Forgets the route, so that nothing of the network is referenced. Any context.
-    pub(crate) fn clear(&mut self) {
-        self.route = None;
     }
 }
 

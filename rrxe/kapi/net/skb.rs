@@ -4,28 +4,36 @@
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
-use crate::kapi::bindings as b;
+use crate::kapi::{
+    bindings as b,
+    gfp, //
+};
 use core::{
-    marker::{
-        PhantomData,
-        PhantomPinned, //
+    mem::{
+        ManuallyDrop,
+        MaybeUninit, //
     },
-    mem::ManuallyDrop,
     ptr::{
         self,
         NonNull, //
     },
+    slice,
 };
 use kernel::{
-    prelude::*,
-    types::Opaque, //
+    alloc::Flags,
+    error::to_result,
+    prelude::*, //
 };
 
 /// A socket buffer of our own. Dropping it counts as losing the packet.
 ///
+/// Its bytes begin with the *head*, which is in one piece; there may be more, in fragments that
+/// others, the sender say, can still write to.
+///
 /// # Invariants
 ///
-/// `skb` is a valid socket buffer with one user, this object, and on no list.
+/// `skb` is a valid socket buffer with one user, this object, and on no list. All bytes of the head
+/// are initialised, and nobody writes to them.
 pub(crate) struct Skb {
     skb: NonNull<b::sk_buff>,
 }
@@ -39,29 +47,200 @@ impl Skb {
     /// # Safety
     ///
     /// The buffer must be valid, on no list, and its only user must be the caller, who gives it up.
+    /// The bytes of its head must be initialised and not be written to.
     #[inline]
-    pub(in crate::kapi) unsafe fn from_raw(skb: NonNull<b::sk_buff>) -> Self {
+    pub(super) unsafe fn from_raw(skb: NonNull<b::sk_buff>) -> Self {
         // INVARIANT: As the caller promises.
         Self { skb }
     }
 
     /// Gives up the socket buffer.
     #[inline]
-    pub(in crate::kapi) fn into_raw(self) -> NonNull<b::sk_buff> {
+    pub(super) fn into_raw(self) -> NonNull<b::sk_buff> {
         ManuallyDrop::new(self).skb
+    }
+
+    /// An empty buffer for `size` bytes, `headroom` of which are to be put in front.
+    ///
+    /// `EINVAL` if that is too much or makes no sense, `ENOMEM` when out of memory. Sleeps if `flags`
+    /// allow it.
+    pub(super) fn alloc(size: usize, headroom: usize, flags: Flags) -> Result<Self> {
+        let size = u32::try_from(size).map_err(|_| EINVAL)?;
+        let headroom = i32::try_from(headroom).map_err(|_| EINVAL)?;
+        if headroom.unsigned_abs() > size {
+            return Err(EINVAL);
+        }
+        // SAFETY: Any size may be asked for.
+        let skb = unsafe { b::helpers::alloc_skb(size, gfp::raw(flags)) };
+        // SAFETY: The buffer was just made, for us. It has no bytes.
+        let skb = unsafe { Self::from_raw(NonNull::new(skb).ok_or(ENOMEM)?) };
+        // SAFETY: The buffer is empty, and at least as large.
+        unsafe { b::helpers::skb_reserve(skb.as_ptr(), headroom) };
+        Ok(skb)
     }
 
     /// The C object.
     #[inline]
-    pub(in crate::kapi) fn as_ptr(&self) -> *mut b::sk_buff {
+    pub(super) fn as_ptr(&self) -> *mut b::sk_buff {
         self.skb.as_ptr()
+    }
+
+    /// The C object, to be looked at.
+    #[inline]
+    pub(super) fn raw(&self) -> &b::sk_buff {
+        // SAFETY: By the type invariant the buffer is valid and nobody else changes it.
+        unsafe { self.skb.as_ref() }
+    }
+
+    /// Length of all there is, in bytes.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.raw().len as usize
+    }
+
+    /// The bytes of the head.
+    #[inline]
+    pub(super) fn head(&self) -> &[u8] {
+        let raw = self.raw();
+        let len = raw.len.saturating_sub(raw.data_len) as usize;
+        // SAFETY: There are that many bytes at `data`; by the type invariant they are initialised,
+        // and stay as they are for as long as `self` is borrowed.
+        unsafe { slice::from_raw_parts(raw.data, len) }
+    }
+
+    /// What whoever has the buffer wants to remember.
+    #[inline]
+    pub(super) fn control(&self) -> &[u8; 48] {
+        &self.raw().cb
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(super) fn control_mut(&mut self) -> &mut [u8; 48] {
+        // SAFETY: By the type invariant the buffer is valid and ours alone.
+        unsafe { &mut (*self.skb.as_ptr()).cb }
+    }
+
+    /// Makes the head at least `len` bytes long. `false` if there are not as many, or out of memory.
+    #[inline]
+    pub(super) fn pull(&mut self, len: usize) -> bool {
+        let Ok(len) = u32::try_from(len) else {
+            return false;
+        };
+        // SAFETY: By the type invariant the buffer is ours.
+        unsafe { b::helpers::pskb_may_pull(self.as_ptr(), len) }
+    }
+
+    /// Appends `len` bytes that are at `from`. `ENOSPC` if there is no room.
+    ///
+    /// # Safety
+    ///
+    /// `from` must be readable for `len` bytes, which may change meanwhile.
+    #[inline]
+    pub(super) unsafe fn put(&mut self, from: *const c_void, len: usize) -> Result {
+        let len = self.has_tailroom(len)?;
+        // SAFETY: The buffer is ours and has the room; the rest the caller promises. INVARIANT: The
+        // new bytes are initialised by this.
+        unsafe { b::helpers::skb_put_data(self.as_ptr(), from, len) };
+        Ok(())
+    }
+
+    /// Appends `bytes`. `ENOSPC` if there is no room.
+    #[inline]
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result {
+        // SAFETY: `bytes` is readable.
+        unsafe { self.put(bytes.as_ptr().cast(), bytes.len()) }
+    }
+
+    /// Appends `len` zeroes. `ENOSPC` if there is no room.
+    #[inline]
+    pub(super) fn append_zeroed(&mut self, len: usize) -> Result {
+        let len = self.has_tailroom(len)?;
+        // SAFETY: The buffer is ours and has the room. INVARIANT: The new bytes are initialised.
+        unsafe { b::helpers::skb_put_zero(self.as_ptr(), len) };
+        Ok(())
+    }
+
+    /// Puts `bytes` in front of what there is. `ENOSPC` if there is no room.
+    #[inline]
+    pub(super) fn prepend(&mut self, bytes: &[u8]) -> Result {
+        // SAFETY: By the type invariant the buffer is valid.
+        let room = unsafe { b::helpers::skb_headroom(self.as_ptr()) };
+        let len = u32::try_from(bytes.len()).map_err(|_| ENOSPC)?;
+        if len > room {
+            return Err(ENOSPC);
+        }
+        // SAFETY: The buffer is ours and has the room, and `bytes` is readable. INVARIANT: The new
+        // bytes are initialised.
+        unsafe { b::helpers::skb_push_data(self.as_ptr(), bytes.as_ptr().cast(), len) };
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `start` on, fragments or not, to `to`. `EFAULT` if there are fewer.
+    ///
+    /// # Safety
+    ///
+    /// `to` must be writable for `len` bytes.
+    #[inline]
+    pub(super) unsafe fn copy_to(&self, start: usize, to: *mut c_void, len: usize) -> Result {
+        let start = i32::try_from(start).map_err(|_| EFAULT)?;
+        let len = i32::try_from(len).map_err(|_| EFAULT)?;
+        // SAFETY: By the type invariant the buffer is valid; the rest the caller promises.
+        to_result(unsafe { b::skb_copy_bits(self.as_ptr(), start, to, len) })
+    }
+
+    /// The CRC after `seed` of `len` bytes from `start` on, fragments or not. `EFAULT` if there are
+    /// fewer.
+    pub(super) fn crc32_le(&self, start: usize, len: usize, seed: u32) -> Result<u32> {
+        let end = start.checked_add(len).ok_or(EFAULT)?;
+        if end > self.len() {
+            return Err(EFAULT);
+        }
+        let from = u32::try_from(start).map_err(|_| EFAULT)?;
+        let to = u32::try_from(end).map_err(|_| EFAULT)?;
+        let mut state = MaybeUninit::uninit();
+        // SAFETY: The buffer is valid and has that range; the function initialises the state.
+        unsafe { b::skb_prepare_seq_read(self.as_ptr(), from, to, state.as_mut_ptr()) };
+        let mut crc = seed;
+        let mut consumed = 0u32;
+        loop {
+            let mut data = ptr::null();
+            // SAFETY: The state is initialised. When there is nothing left, which is when the loop
+            // ends, the function releases what it has mapped.
+            let block = unsafe { b::skb_seq_read(consumed, &mut data, state.as_mut_ptr()) };
+            if block == 0 {
+                // Memory of a device cannot be read.
+                return if consumed >= to.saturating_sub(from) {
+                    Ok(crc)
+                } else {
+                    Err(EFAULT)
+                };
+            }
+            // Blocks end where fragments end, which may be past the range.
+            let part = (block as usize).min(len.saturating_sub(consumed as usize));
+            // The sender's memory may be in a fragment, so there is no reference to it.
+            // SAFETY: The function has made that many bytes readable at `data`.
+            crc = unsafe { b::crc32_le(crc, data.cast(), part) };
+            consumed = consumed.saturating_add(block);
+        }
     }
 
     /// Frees a packet that has reached its destination. Any context but hard interrupts.
     #[inline]
-    pub(crate) fn consume(self) {
+    pub(super) fn consume(self) {
         // SAFETY: By the type invariant the buffer is ours.
         unsafe { b::consume_skb(self.into_raw().as_ptr()) };
+    }
+
+    /// `len` as C takes it, if as many bytes may be appended. `ENOSPC` if not.
+    #[inline]
+    fn has_tailroom(&self, len: usize) -> Result<u32> {
+        // SAFETY: By the type invariant the buffer is valid.
+        let room = unsafe { b::helpers::skb_tailroom(self.as_ptr()) };
+        u32::try_from(len)
+            .ok()
+            .filter(|len| *len <= room.unsigned_abs())
+            .ok_or(ENOSPC)
     }
 }
 
@@ -76,117 +255,5 @@ impl Drop for Skb {
                 b::skb_drop_reason_SKB_DROP_REASON_NOT_SPECIFIED,
             )
         };
-    }
-}
-
-/// A packet that is nothing but a socket buffer, with all it knows inside.
-///
-/// # Safety
-///
-/// [`from_skb`](Self::from_skb) of what [`into_skb`](Self::into_skb) returned must give the packet
-/// back, after the buffer was on a list.
-pub(crate) unsafe trait Packet: Sized {
-    /// The socket buffer.
-    fn into_skb(self) -> Skb;
-
-    /// The packet again.
-    ///
-    /// # Safety
-    ///
-    /// `skb` must come from `into_skb` of this type.
-    unsafe fn from_skb(skb: Skb) -> Self;
-}
-
-/// A queue of packets of one kind, first in, first out, with a lock of its own.
-///
-/// All operations may be used in any context.
-///
-/// # Invariants
-///
-/// `head` is an initialised list, and each buffer on it comes from [`Packet::into_skb`] of `P`.
-#[pin_data(PinnedDrop)]
-pub(crate) struct SkbQueue<P: Packet> {
-    #[pin]
-    head: Opaque<b::sk_buff_head>,
-    limit: u32,
-    packets: PhantomData<P>,
-    #[pin]
-    _pin: PhantomPinned,
-}
-
-// SAFETY: The queue may be emptied by any thread, and socket buffers be sent to it.
-unsafe impl<P: Packet + Send> Send for SkbQueue<P> {}
-
-// SAFETY: The queue is changed under its lock; its packets go from thread to thread.
-unsafe impl<P: Packet + Send> Sync for SkbQueue<P> {}
-
-impl<P: Packet> SkbQueue<P> {
-    /// An initialiser of an empty queue for `limit` packets.
-    pub(crate) fn new(limit: u32) -> impl PinInit<Self> {
-        // INVARIANT: The list is initialised and empty.
-        pin_init!(Self {
-            // SAFETY: `slot` is valid for writes and pinned from now on.
-            head <- Opaque::ffi_init(|slot| unsafe { b::helpers::skb_queue_head_init(slot) }),
-            limit,
-            packets: PhantomData,
-            _pin: PhantomPinned,
-        })
-    }
-
-    /// Appends `packet`, or gives it back if the queue is full.
-    ///
-    /// When several CPUs append to a queue that is nearly full, it may get longer than its limit by
-    /// one for each of them.
-    #[inline]
-    pub(crate) fn push(&self, packet: P) -> Result<(), P> {
-        if self.len() >= self.limit {
-            return Err(packet);
-        }
-        let skb = packet.into_skb().into_raw();
-        // SAFETY: The list is initialised, the buffer is ours and on no list. INVARIANT: It came
-        // from a packet of this type.
-        unsafe { b::skb_queue_tail(self.head.get(), skb.as_ptr()) };
-        Ok(())
-    }
-
-    /// Takes the first packet.
-    #[inline]
-    pub(crate) fn pop(&self) -> Option<P> {
-        // Spares the lock when the queue is empty, which it most often is.
-        if self.is_empty() {
-            return None;
-        }
-        // SAFETY: The list is initialised.
-        let skb = NonNull::new(unsafe { b::skb_dequeue(self.head.get()) })?;
-        // SAFETY: The buffer is off the list and ours.
-        let skb = unsafe { Skb::from_raw(skb) };
-        // SAFETY: By the type invariant it came from a packet of this type.
-        Some(unsafe { P::from_skb(skb) })
-    }
-
-    /// How many packets there are just now.
-    #[inline]
-    pub(crate) fn len(&self) -> u32 {
-        // SAFETY: The list is initialised.
-        unsafe { b::helpers::skb_queue_len_lockless(self.head.get()) }
-    }
-
-    /// Whether there are no packets just now.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Drops all packets.
-    pub(crate) fn purge(&self) {
-        // SAFETY: The list is initialised, and its buffers own all they have.
-        unsafe { b::helpers::skb_queue_purge(self.head.get()) };
-    }
-}
-
-#[pinned_drop]
-impl<P: Packet> PinnedDrop for SkbQueue<P> {
-    fn drop(self: Pin<&mut Self>) {
-        self.purge();
     }
 }

@@ -113,8 +113,9 @@ impl EncapSocket {
         // SAFETY: A new socket, and a configuration whose function stays as the caller promises.
         unsafe { b::setup_udp_tunnel_sock(net.as_ptr(), sk.as_ptr(), &mut config) };
         // That asked for the checksum of each whole packet, for headers that RoCE does not have. If
-        // the packet is a burst that is split for us it would be computed in software.
-        // SAFETY: The count was just incremented.
+        // the packet is a burst that is split for us it would be computed in software. Nothing else
+        // depends on the count, the release of the socket does not touch it.
+        // SAFETY: The count was just incremented, and nobody else uses the socket.
         unsafe { b::helpers::inet_dec_convert_csum(sk.as_ptr()) };
         // INVARIANT: The socket is set up.
         Ok(Self { sk })
@@ -123,9 +124,10 @@ impl EncapSocket {
 
 impl Drop for EncapSocket {
     /// Process context, sleeps.
+    ///
+    /// The receiving function may still run afterwards, on other CPUs, until an RCU grace period has
+    /// passed: the release itself does not wait. See [`open_v4`](Self::open_v4).
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the socket is ours. The count is what its release expects.
-        unsafe { b::helpers::inet_inc_convert_csum(self.sk.as_ptr()) };
         // SAFETY: By the type invariant the socket is ours.
         unsafe { b::udp_tunnel_sock_release(self.sk.as_ptr()) };
     }
