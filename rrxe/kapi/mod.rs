@@ -5,6 +5,7 @@
 //! This is the only place with `unsafe` code, and the only one that names the raw [`bindings`].
 
 mod bindings;
+mod callback;
 mod counted;
 pub(crate) mod crc;
 pub(crate) mod error;

@@ -5,37 +5,29 @@
 //! C headers: [`include/linux/module.h`](srctree/include/linux/module.h),
 //! [`include/linux/kobject.h`](srctree/include/linux/kobject.h)
 
-use crate::kapi::bindings as b;
-use core::{
-    marker::PhantomPinned,
-    ptr, //
+use crate::kapi::{
+    bindings as b,
+    callback::{
+        notifier_block,
+        Callback, //
+    },
 };
 use kernel::{
     error::to_result,
     prelude::*,
-    str::CStr,
-    types::Opaque, //
+    str::CStr, //
 };
 
 /// Keeps another module out: while this exists, that module cannot be loaded.
 ///
 /// # Invariants
 ///
-/// `block` is registered, in the middle of a pinned `Exclusion`.
+/// `block` has a registered block, with [`Exclusion::call`], and the name of the other module.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Exclusion {
-    other: &'static CStr,
     #[pin]
-    block: Opaque<b::notifier_block>,
-    #[pin]
-    _pin: PhantomPinned,
+    block: Callback<b::notifier_block, &'static CStr>,
 }
-
-// SAFETY: Notifiers may be unregistered by any thread.
-unsafe impl Send for Exclusion {}
-
-// SAFETY: There is nothing to be done with a shared reference but to read the name.
-unsafe impl Sync for Exclusion {}
 
 impl Exclusion {
     /// Keeps the module `other` out. Fails with `EBUSY` if it is loaded.
@@ -46,28 +38,21 @@ impl Exclusion {
         other: &'static CStr,
         module: &'static ThisModule,
     ) -> impl PinInit<Self, Error> {
+        let block = notifier_block(Self::call, |block| {
+            // SAFETY: The block is initialized, pinned, and unregistered before its drop.
+            to_result(unsafe { b::register_module_notifier(block) })
+        });
+        // INVARIANT: The block is registered when this has succeeded.
         try_pin_init!(Self {
-            other,
-            // INVARIANT: Registered when this succeeds.
-            block <- Opaque::try_ffi_init(|slot: *mut b::notifier_block| {
-                let block = b::notifier_block {
-                    notifier_call: Some(Self::call),
-                    next: ptr::null_mut(),
-                    priority: 0,
-                };
-                // SAFETY: `slot` is valid for writes.
-                unsafe { slot.write(block) };
-                // SAFETY: The block is initialized, pinned, and unregistered before its drop.
-                to_result(unsafe { b::register_module_notifier(slot) })?;
-                // From here on it does not get in, so it is enough to look once.
-                if is_loaded(other, module) {
-                    // SAFETY: Just registered.
-                    unsafe { b::unregister_module_notifier(slot) };
-                    return Err(EBUSY);
-                }
+            block <- Callback::new(other, block),
+        })
+        // From here on it does not get in, so it is enough to look once.
+        .pin_chain(move |_| {
+            if is_loaded(other, module) {
+                Err(EBUSY)
+            } else {
                 Ok(())
-            }),
-            _pin: PhantomPinned,
+            }
         })
     }
 
@@ -79,11 +64,9 @@ impl Exclusion {
         state: c_ulong,
         module: *mut c_void,
     ) -> c_int {
-        let opaque = Opaque::cast_from(block).cast_mut();
-        // SAFETY: By the type invariant the C block is this field of an `Exclusion`.
-        let this = unsafe { kernel::container_of!(opaque, Self, block) };
-        // SAFETY: Unregistering waits for this call.
-        let other = unsafe { (*this).other };
+        // SAFETY: By the type invariant the C block is that of a `Callback` of this type.
+        // Unregistering waits for this call.
+        let other = *unsafe { Callback::<_, &'static CStr>::target(block) };
         // SAFETY: The argument of a module notifier is the module.
         let name = unsafe { &raw const (*module.cast::<b::module>()).name };
         // SAFETY: The name of a module is terminated and does not change.
@@ -102,7 +85,7 @@ impl Exclusion {
 impl PinnedDrop for Exclusion {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: Registered by the type invariant.
-        unsafe { b::unregister_module_notifier(self.block.get()) };
+        unsafe { b::unregister_module_notifier(self.block.raw()) };
     }
 }
 

@@ -8,11 +8,14 @@
 //! hold a reference to what contains them. Here, as in [`crate::kapi::time::timer`], an item owns
 //! what it needs.
 
-use crate::kapi::bindings as b;
-use core::{
-    marker::PhantomPinned,
-    ptr::NonNull, //
+use crate::kapi::{
+    bindings as b,
+    callback::{
+        Callback,
+        CallsBack, //
+    },
 };
+use core::ptr::NonNull;
 use kernel::{
     prelude::*,
     str::CStr,
@@ -60,7 +63,7 @@ impl WorkQueue {
     /// Everything that was written before is seen by the run that follows, also in the `false` case.
     pub(crate) fn enqueue<T: Run>(&self, work: &Work<T>) -> bool {
         // SAFETY: Both are initialised. The work's drop waits until it is neither queued nor running.
-        unsafe { b::helpers::queue_work(self.queue.as_ptr(), work.work.get()) }
+        unsafe { b::helpers::queue_work(self.queue.as_ptr(), work.work.raw()) }
     }
 }
 
@@ -87,22 +90,15 @@ pub(crate) trait Run: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `work` is an initialised `work_struct` in the middle of a pinned `Work<T>`, whose function is
-/// [`Work::<T>::call`].
+/// `work` has an initialised `work_struct`, whose function is [`Work::<T>::call`].
 #[pin_data(PinnedDrop)]
 pub(crate) struct Work<T: Run> {
     #[pin]
-    work: Opaque<b::work_struct>,
-    target: T,
-    #[pin]
-    _pin: PhantomPinned,
+    work: Callback<b::work_struct, T>,
 }
 
-// SAFETY: Work is not bound to a thread, and `T` is `Send`.
-unsafe impl<T: Run> Send for Work<T> {}
-
-// SAFETY: The operations on a `work_struct` are atomic, and `T` is `Sync`.
-unsafe impl<T: Run> Sync for Work<T> {}
+// SAFETY: The operations on a `work_struct` are atomic.
+unsafe impl CallsBack for b::work_struct {}
 
 impl<T: Run> Work<T> {
     /// An initialiser of work that is not queued. See [`new_work!`].
@@ -111,16 +107,14 @@ impl<T: Run> Work<T> {
         name: &'static CStr,
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
+        let work = Opaque::ffi_init(move |slot| {
+            let (call, name, key) = (Some(Self::call as _), name.as_char_ptr(), key.as_ptr());
+            // SAFETY: `slot` is valid for writes and pinned from now on; name and key are static.
+            unsafe { b::init_work_with_key(slot, call, false, name, key) }
+        });
         // INVARIANT: The work is initialised, with that function.
         pin_init!(Self {
-            work <- Opaque::ffi_init(|slot| {
-                // SAFETY: `slot` is valid for writes and pinned from now on; name and key are static.
-                unsafe {
-                    b::init_work_with_key(slot, Some(Self::call), false, name.as_char_ptr(), key.as_ptr())
-                }
-            }),
-            target,
-            _pin: PhantomPinned,
+            work <- Callback::new(target, work),
         })
     }
 
@@ -130,7 +124,7 @@ impl<T: Run> Work<T> {
     /// Others may queue it again afterwards: prevent that first.
     pub(crate) fn cancel(&self) {
         // SAFETY: By the type invariant the work is initialised.
-        unsafe { b::cancel_work_sync(self.work.get()) };
+        unsafe { b::cancel_work_sync(self.work.raw()) };
     }
 
     /// The function of the C work.
@@ -139,12 +133,9 @@ impl<T: Run> Work<T> {
     ///
     /// To be called for the C work of a [`Work`] of this type only.
     unsafe extern "C" fn call(work: *mut b::work_struct) {
-        let opaque = Opaque::cast_from(work).cast_mut();
-        // SAFETY: By the type invariant the C work is this field of a `Work`.
-        let this = unsafe { kernel::container_of!(opaque, Self, work) };
-        // SAFETY: The drop of the `Work` waits for this call, so it is alive; only `&self` methods
-        // are called meanwhile.
-        let target = unsafe { &(*this).target };
+        // SAFETY: By the type invariant the C work is that of a `Callback` of this type. The drop of
+        // the `Work` waits for this call.
+        let target = unsafe { Callback::<_, T>::target(work) };
         target.run();
     }
 }

@@ -5,16 +5,17 @@
 //! C header: [`include/linux/notifier.h`](srctree/include/linux/notifier.h)
 
 use super::netdev::NetDevice;
-use crate::kapi::bindings as b;
-use core::{
-    marker::PhantomPinned,
-    ptr, //
+use crate::kapi::{
+    bindings as b,
+    callback::{
+        notifier_block,
+        Callback, //
+    },
 };
 use kernel::{
     error::to_result,
     ffi::*,
-    prelude::*,
-    types::Opaque, //
+    prelude::*, //
 };
 
 /// What to do when something happens to a network device, of any namespace.
@@ -54,42 +55,23 @@ pub(crate) trait NetDeviceEvents: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `block` is registered, in the middle of a pinned `Notifier<T>`, with [`Notifier::<T>::call`].
+/// `block` has a registered block, with [`Notifier::<T>::call`].
 #[pin_data(PinnedDrop)]
 pub(crate) struct Notifier<T: NetDeviceEvents> {
-    // Initialised first: calls begin when the block is registered.
-    target: T,
     #[pin]
-    block: Opaque<b::notifier_block>,
-    #[pin]
-    _pin: PhantomPinned,
+    block: Callback<b::notifier_block, T>,
 }
-
-// SAFETY: Notifiers may be unregistered by any thread, and `T` is `Send`.
-unsafe impl<T: NetDeviceEvents> Send for Notifier<T> {}
-
-// SAFETY: Shared references give access to `T` only, which is `Sync`.
-unsafe impl<T: NetDeviceEvents> Sync for Notifier<T> {}
 
 impl<T: NetDeviceEvents> Notifier<T> {
     /// Registers `target`; process context, sleeps, without the RTNL lock.
     pub(crate) fn new(target: T) -> impl PinInit<Self, Error> {
+        let block = notifier_block(Self::call, |block| {
+            // SAFETY: The block is initialised, pinned, and unregistered before it is dropped.
+            to_result(unsafe { b::register_netdevice_notifier(block) })
+        });
         // INVARIANT: The block is registered when this has succeeded.
         try_pin_init!(Self {
-            target,
-            block <- Opaque::try_ffi_init(|slot: *mut b::notifier_block| {
-                let block = b::notifier_block {
-                    notifier_call: Some(Self::call),
-                    next: ptr::null_mut(),
-                    priority: 0,
-                };
-                // SAFETY: `slot` is valid for writes.
-                unsafe { slot.write(block) };
-                // SAFETY: The block is initialised, pinned, and unregistered before it is dropped.
-                // `target`, which calls use, is initialised already.
-                to_result(unsafe { b::register_netdevice_notifier(slot) })
-            }),
-            _pin: PhantomPinned,
+            block <- Callback::new(target, block),
         })
     }
 
@@ -103,11 +85,9 @@ impl<T: NetDeviceEvents> Notifier<T> {
         event: c_ulong,
         info: *mut c_void,
     ) -> c_int {
-        let opaque = Opaque::cast_from(block).cast_mut();
-        // SAFETY: By the type invariant the C block is this field of a `Notifier`.
-        let this = unsafe { kernel::container_of!(opaque, Self, block) };
-        // SAFETY: Unregistering waits for this call, and `target` is initialised before the block.
-        let target = unsafe { &(*this).target };
+        // SAFETY: By the type invariant the C block is that of a `Callback` of this type.
+        // Unregistering waits for this call.
+        let target = unsafe { Callback::<_, T>::target(block) };
         // SAFETY: The argument of a network device notifier is this structure.
         let device = unsafe { b::helpers::netdev_notifier_info_to_dev(info.cast()) };
         // SAFETY: The device is alive for the length of the call, under the RTNL lock.
@@ -133,6 +113,6 @@ impl<T: NetDeviceEvents> PinnedDrop for Notifier<T> {
     /// Process context, sleeps, without the RTNL lock.
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: By the type invariant the block is registered.
-        unsafe { b::unregister_netdevice_notifier(self.block.get()) };
+        unsafe { b::unregister_netdevice_notifier(self.block.raw()) };
     }
 }

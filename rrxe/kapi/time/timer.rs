@@ -8,8 +8,13 @@
 //! whose drop waits. Here a timer is armed again and again, from its own callback and from several
 //! CPUs, on paths that cannot pay for that: the timer owns what its callback needs instead.
 
-use crate::kapi::bindings as b;
-use core::marker::PhantomPinned;
+use crate::kapi::{
+    bindings as b,
+    callback::{
+        Callback,
+        CallsBack, //
+    },
+};
 use kernel::{
     prelude::*,
     types::Opaque, //
@@ -36,22 +41,15 @@ pub(crate) trait Expire: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `timer` is an initialised `hrtimer` in the middle of a pinned `Timer<T>`, whose callback is
-/// [`Timer::<T>::run`].
+/// `timer` has an initialised `hrtimer`, whose callback is [`Timer::<T>::run`].
 #[pin_data(PinnedDrop)]
 pub(crate) struct Timer<T: Expire> {
     #[pin]
-    timer: Opaque<b::hrtimer>,
-    target: T,
-    #[pin]
-    _pin: PhantomPinned,
+    timer: Callback<b::hrtimer, T>,
 }
 
-// SAFETY: A timer is not bound to a thread, and `T` is `Send`.
-unsafe impl<T: Expire> Send for Timer<T> {}
-
-// SAFETY: The operations on a `hrtimer` take its base's lock, and `T` is `Sync`.
-unsafe impl<T: Expire> Sync for Timer<T> {}
+// SAFETY: The operations on a `hrtimer` take its base's lock.
+unsafe impl CallsBack for b::hrtimer {}
 
 impl<T: Expire> Timer<T> {
     /// How the timer is started: at a point of the clock, expiring in a softirq.
@@ -59,21 +57,14 @@ impl<T: Expire> Timer<T> {
 
     /// An initialiser of a timer that is not armed.
     pub(crate) fn new(target: T) -> impl PinInit<Self> {
+        let clock = b::CLOCK_MONOTONIC as b::clockid_t;
+        let timer = Opaque::ffi_init(move |slot| {
+            // SAFETY: `slot` is valid for writes and pinned from now on.
+            unsafe { b::hrtimer_setup(slot, Some(Self::run), clock, Self::MODE) }
+        });
         // INVARIANT: The timer is initialised, with that callback.
         pin_init!(Self {
-            timer <- Opaque::ffi_init(|slot| {
-                // SAFETY: `slot` is valid for writes and pinned from now on.
-                unsafe {
-                    b::hrtimer_setup(
-                        slot,
-                        Some(Self::run),
-                        b::CLOCK_MONOTONIC as b::clockid_t,
-                        Self::MODE,
-                    )
-                }
-            }),
-            target,
-            _pin: PhantomPinned,
+            timer <- Callback::new(target, timer),
         })
     }
 
@@ -85,7 +76,7 @@ impl<T: Expire> Timer<T> {
     pub(crate) fn arm(&self, deadline: Instant) {
         let nanos = i64::try_from(deadline.as_nanos()).unwrap_or(i64::MAX);
         // SAFETY: By the type invariant the timer is initialised.
-        unsafe { b::hrtimer_start_range_ns(self.timer.get(), nanos, 0, Self::MODE) };
+        unsafe { b::hrtimer_start_range_ns(self.timer.raw(), nanos, 0, Self::MODE) };
     }
 
     /// Cancels the timer and waits for a callback that runs.
@@ -95,7 +86,7 @@ impl<T: Expire> Timer<T> {
     /// afterwards: prevent that first.
     pub(crate) fn cancel(&self) {
         // SAFETY: By the type invariant the timer is initialised.
-        unsafe { b::hrtimer_cancel(self.timer.get()) };
+        unsafe { b::hrtimer_cancel(self.timer.raw()) };
     }
 
     /// The callback of the C timer.
@@ -104,12 +95,9 @@ impl<T: Expire> Timer<T> {
     ///
     /// To be called by the C timer of a [`Timer`] of this type only.
     unsafe extern "C" fn run(timer: *mut b::hrtimer) -> b::hrtimer_restart {
-        let opaque = Opaque::cast_from(timer).cast_mut();
-        // SAFETY: By the type invariant the C timer is this field of a `Timer`.
-        let this = unsafe { kernel::container_of!(opaque, Self, timer) };
-        // SAFETY: The drop of the `Timer` waits for this call, so it is alive; only `&self` methods
-        // are called meanwhile.
-        let target = unsafe { &(*this).target };
+        // SAFETY: By the type invariant the C timer is that of a `Callback` of this type. The drop
+        // of the `Timer` waits for this call.
+        let target = unsafe { Callback::<_, T>::target(timer) };
         target.expired();
         // If the callback armed the timer it is queued already, and stays so.
         b::hrtimer_restart_HRTIMER_NORESTART
