@@ -37,7 +37,7 @@ impl kernel::Module for Rrxe {
         let netdevs = KBox::try_pin_init(kapi::net::Notifier::new(verbs::NetdevWatch), GFP_KERNEL)?;
         let namespaces = KBox::try_pin_init(kapi::net::Registration::new(), GFP_KERNEL)?;
         Ok(Self {
-            _link: kapi::rdma::LinkRegistration::new::<verbs::Provider>(),
+            _link: kapi::rdma::LinkRegistration::new::<verbs::Provider>()?,
             _namespaces: namespaces,
             _netdevs: netdevs,
             _alone: alone,

@@ -107,8 +107,8 @@ impl SendRing {
 
         // INVARIANT: Nothing has been fetched; the vectors have the sizes that they must have.
         Ok(Self {
-            wqes: KVVec::from_elem(SendWqe::EMPTY, geometry.slots(), GFP_KERNEL)?,
-            cells: KVVec::from_elem(Sge::default(), cells, GFP_KERNEL)?,
+            wqes: KVVec::from_elem(SendWqe::EMPTY, geometry.slots(), GFP_KERNEL_ACCOUNT)?,
+            cells: KVVec::from_elem(Sge::default(), cells, GFP_KERNEL_ACCOUNT)?,
             cells_per_wqe,
             ring: SharedRing::new(geometry)?,
             rules: SendRules {

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 
-__rust_helper struct net *rust_helper_dev_net(const struct net_device *dev)
-{
-	return dev_net(dev);
-}
-
 __rust_helper void
 rust_helper_ib_mark_name_assigned_by_user(struct ib_device *device)
 {
@@ -29,6 +24,20 @@ rust_helper_uverbs_attr_bundle_udata(struct uverbs_attr_bundle *attrs)
 	return &attrs->driver_udata;
 }
 
+/* What a queue pair knows itself of how it was created; the rest is zeroed. */
+__rust_helper void rust_helper_ib_qp_describe(const struct ib_qp *qp,
+					      struct ib_qp_init_attr *init)
+{
+	*init = (struct ib_qp_init_attr) {
+		.event_handler = qp->event_handler,
+		.qp_context = qp->qp_context,
+		.send_cq = qp->send_cq,
+		.recv_cq = qp->recv_cq,
+		.srq = qp->srq,
+		.qp_type = qp->qp_type,
+	};
+}
+
 __rust_helper struct ib_umem *
 rust_helper_ib_umem_get_va(struct ib_device *device, unsigned long addr,
 			   size_t size, int access)
@@ -39,11 +48,6 @@ rust_helper_ib_umem_get_va(struct ib_device *device, unsigned long addr,
 __rust_helper void *rust_helper_sg_virt(struct scatterlist *sg)
 {
 	return sg_virt(sg);
-}
-
-__rust_helper bool rust_helper_netdev_is_registered(struct net_device *dev)
-{
-	return READ_ONCE(dev->reg_state) == NETREG_REGISTERED;
 }
 
 __rust_helper void rust_helper_random_bytes(void *bytes, size_t len)

@@ -12,10 +12,7 @@ use super::{
     Udata, //
 };
 use crate::kapi::bindings as b;
-use kernel::{
-    error::from_result,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 /// An address vector ([`struct rdma_ah_attr`]): a path through the network.
 ///
@@ -157,20 +154,16 @@ pub(super) unsafe extern "C" fn create_user<P: Provider>(
     init: *mut b::rdma_ah_init_attr,
     udata: *mut b::ib_udata,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: The core sets the PD, which outlives the handle, before the call.
-        let pd = unsafe { (*ah).pd };
-        // SAFETY: As above, and all objects of the device are of this provider.
-        let pd = unsafe { Pd::<P>::from_raw(pd) };
-        // SAFETY: The core passes valid structures that it does not touch meanwhile.
-        let attr = AhAttr::from_ref(unsafe { &*(*init).ah_attr });
-        // SAFETY: `udata` is null or valid during the call.
-        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
-        let data = P::Ah::create(pd, attr, &mut udata)?;
-        // SAFETY: The core allocated `Ah::<P>::SIZE` bytes, and this is the create operation.
-        unsafe { Ah::<P>::init(ah, data, ()) };
-        Ok(0)
-    })
+    // SAFETY: The core passes a valid structure that it does not touch meanwhile.
+    let attr = unsafe { (*init).ah_attr };
+    // SAFETY: As above.
+    let attr = AhAttr::from_ref(unsafe { &*attr });
+    let make = |pd: &Pd<P>, udata: Option<Udata<'_>>| {
+        let mut udata = udata.ok_or(EINVAL)?;
+        Ok((P::Ah::create(pd, attr, &mut udata)?, ()))
+    };
+    // SAFETY: This is the create operation.
+    unsafe { Ah::<P>::create(ah, udata, make) }
 }
 
 /// The operation `destroy_ah`.
@@ -180,6 +173,6 @@ pub(super) unsafe extern "C" fn create_user<P: Provider>(
 /// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(ah: *mut b::ib_ah, _flags: u32) -> c_int {
     // SAFETY: This is the destroy operation.
-    drop(unsafe { Ah::<P>::take(ah) });
+    unsafe { Ah::<P>::destroy(ah, drop) };
     0
 }

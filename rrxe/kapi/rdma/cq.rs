@@ -132,7 +132,7 @@ impl NotifyOwner {
         let target = pin_init!(Target {
             cq <- new_spinlock_bh!(NonNull::new(cq)),
         });
-        Ok(Self(Arc::pin_init(target, GFP_KERNEL)?))
+        Ok(Self(Arc::pin_init(target, GFP_KERNEL_ACCOUNT)?))
     }
 
     fn handle(&self) -> CqNotify {
@@ -156,30 +156,24 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
     attr: *const b::ib_cq_init_attr,
     attrs: *mut b::uverbs_attr_bundle,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: The core sets the device before the call.
-        let device = unsafe { (*cq).device };
-        // SAFETY: The device outlives the queue and is of this provider.
-        let device = unsafe { Device::<P>::from_raw(device) };
-        // SAFETY: The core passes a valid structure that it does not touch meanwhile.
-        let attr = unsafe { &*attr };
-        let init = CqInit {
-            entries: attr.cqe,
-            flags: attr.flags,
-        };
+    // SAFETY: The core passes a valid structure that it does not touch meanwhile.
+    let attr = unsafe { &*attr };
+    let init = CqInit {
+        entries: attr.cqe,
+        flags: attr.flags,
+    };
+    let udata = if attrs.is_null() {
+        ptr::null_mut()
+    } else {
+        // SAFETY: The core passes null or a valid bundle.
+        unsafe { b::helpers::uverbs_attr_bundle_udata(attrs) }
+    };
+    let make = |device: &Device<P>, mut udata: Option<Udata<'_>>| {
         // SAFETY: `cq` stays valid until its destroy operation, and so do the owners.
         let notify = unsafe { NotifyOwner::new(cq) }?;
         // SAFETY: As above.
         let events = unsafe { EventOwner::new(cq) }?;
-        let udata = if attrs.is_null() {
-            ptr::null_mut()
-        } else {
-            // SAFETY: The core passes null or a valid bundle.
-            unsafe { b::helpers::uverbs_attr_bundle_udata(attrs) }
-        };
-        // SAFETY: `udata` is null or valid during the call.
-        let mut udata = unsafe { Udata::from_raw(udata) };
-        let mappings = KBox::pin_init(new_mutex!(KVec::new()), GFP_KERNEL)?;
+        let mappings = KBox::pin_init(new_mutex!(KVec::new()), GFP_KERNEL_ACCOUNT)?;
 
         let data = P::Cq::create(
             device,
@@ -189,12 +183,13 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
             udata.as_mut(),
         )?;
         *mappings.lock() = Udata::into_mappings(udata);
+        let entries = c_int::try_from(data.entries())?;
         // SAFETY: The queue is ours until we return.
-        unsafe { (*cq).cqe = c_int::try_from(data.entries())? };
-        // SAFETY: The core allocated `Cq::<P>::SIZE` bytes, and this is the create operation.
-        unsafe { Cq::<P>::init(cq, data, (notify, events, mappings)) };
-        Ok(0)
-    })
+        unsafe { (*cq).cqe = entries };
+        Ok((data, (notify, events, mappings)))
+    };
+    // SAFETY: This is the create operation.
+    unsafe { Cq::<P>::create(cq, udata, make) }
 }
 
 /// The operation `destroy_cq`.
@@ -207,9 +202,7 @@ pub(super) unsafe extern "C" fn destroy<P: Provider>(
     _udata: *mut b::ib_udata,
 ) -> c_int {
     // SAFETY: This is the destroy operation.
-    let body = unsafe { Cq::<P>::take(cq) };
-    body.data.destroy();
-    drop(body.handles);
+    unsafe { Cq::<P>::destroy(cq, P::Cq::destroy) };
     0
 }
 
@@ -233,9 +226,10 @@ pub(super) unsafe extern "C" fn resize<P: Provider>(
         let mut mappings = mappings.lock();
         object.resize(entries, &mut udata)?;
         let entries = c_int::try_from(object.entries())?;
-        // SAFETY: The queue is live, and only resizes write `cqe`. The core may read it
-        // meanwhile, hence the volatile access.
-        unsafe { (&raw mut (*cq).cqe).write_volatile(entries) };
+        // SAFETY: The queue is live.
+        let cqe = unsafe { &raw mut (*cq).cqe };
+        // SAFETY: Only resizes write it. The core may read it meanwhile, hence the volatile access.
+        unsafe { cqe.write_volatile(entries) };
         *mappings = Udata::into_mappings(Some(udata));
         Ok(0)
     })

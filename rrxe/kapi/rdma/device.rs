@@ -63,8 +63,10 @@ unsafe impl AlwaysRefCounted for IbDevice {
     }
 
     unsafe fn dec_ref(obj: NonNull<Self>) {
-        // SAFETY: The caller gives up a reference.
-        unsafe { b::put_device(obj.as_ref().device()) };
+        // SAFETY: The caller has a reference.
+        let device = unsafe { obj.as_ref() }.device();
+        // SAFETY: The caller gives it up.
+        unsafe { b::put_device(device) };
     }
 }
 
@@ -122,7 +124,9 @@ impl<P: Provider> Device<P> {
     pub(super) unsafe fn init(ib: *mut b::ib_device, data: Arc<P::Device>) {
         let this = ib.cast::<Self>();
         // SAFETY: By the requirements.
-        unsafe { (&raw mut (*this).data).write(MaybeUninit::new(data)) };
+        let place = unsafe { &raw mut (*this).data };
+        // SAFETY: As above.
+        unsafe { place.write(MaybeUninit::new(data)) };
     }
 
     /// The driver's value. It may be kept for longer than the device.
@@ -291,8 +295,10 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(ib: *mut b::ib_device) {
     // SAFETY: The core passes a device that is still there.
     let data = unsafe { &raw const (*ib.cast::<Device<P>>()).data };
-    // SAFETY: Initialized by the type invariant, and dropped once.
-    drop(unsafe { data.read().assume_init() });
+    // SAFETY: As above. It is read once, as this is the last operation.
+    let data = unsafe { data.read() };
+    // SAFETY: Initialized by the type invariant.
+    drop(unsafe { data.assume_init() });
     // SAFETY: The core still has a reference.
     unsafe { IbDevice::from_raw(ib) }.gone.store(true, Release);
 }

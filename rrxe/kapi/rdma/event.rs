@@ -102,14 +102,17 @@ macro_rules! event_source {
                     return;
                 };
                 // SAFETY: As above.
-                let (device, context) = unsafe { ((*raw).device, (*raw).$context) };
+                let device = unsafe { (*raw).device };
+                // SAFETY: As above.
+                let context = unsafe { (*raw).$context };
                 let mut event = b::ib_event {
                     device,
                     event: code,
                     ..Default::default()
                 };
                 // SAFETY: All members of the union are plain data.
-                unsafe { *event.element.$element.as_mut() = raw };
+                let element = unsafe { event.element.$element.as_mut() };
+                *element = raw;
                 // SAFETY: Handlers take an event of their object and their own context.
                 unsafe { handler(&mut event, context) };
             }
@@ -197,7 +200,7 @@ impl<S: EventSource> EventOwner<S> {
                 pending <- new_spinlock_bh!(0),
                 work <- new_work!("rdma::Events"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         Ok(Self(mailbox))
     }

@@ -7,16 +7,13 @@
 
 use crate::kapi::{
     bindings as b,
+    counted::counted,
     net::NetDevice, //
 };
-use core::ptr::NonNull;
 use kernel::{
     error::from_err_ptr,
     prelude::*,
-    sync::{
-        aref::AlwaysRefCounted,
-        rcu, //
-    },
+    sync::rcu,
     types::Opaque, //
 };
 
@@ -30,24 +27,7 @@ use kernel::{
 #[repr(transparent)]
 pub(crate) struct GidAttr(Opaque<b::ib_gid_attr>);
 
-// SAFETY: References may be taken and put by any thread.
-unsafe impl Send for GidAttr {}
-
-// SAFETY: Only immutable members are read.
-unsafe impl Sync for GidAttr {}
-
-// SAFETY: The core counts references of entries, and frees an entry with the last one.
-unsafe impl AlwaysRefCounted for GidAttr {
-    fn inc_ref(&self) {
-        // SAFETY: The entry is referenced by the type invariant.
-        unsafe { b::rdma_hold_gid_attr(self.0.get()) };
-    }
-
-    unsafe fn dec_ref(obj: NonNull<Self>) {
-        // SAFETY: The caller gives up a reference.
-        unsafe { b::rdma_put_gid_attr(obj.as_ref().0.get()) };
-    }
-}
+counted!(GidAttr(ib_gid_attr), b::rdma_hold_gid_attr, b::rdma_put_gid_attr);
 
 impl GidAttr {
     /// # Safety
@@ -61,8 +41,10 @@ impl GidAttr {
 
     /// The address: an IPv6 one, or an IPv4 one mapped into IPv6.
     pub(crate) fn gid(&self) -> [u8; 16] {
-        // SAFETY: Immutable by the type invariant; all bytes of the union are initialized.
-        unsafe { *(*self.0.get()).gid.raw.as_ref() }
+        // SAFETY: Immutable by the type invariant.
+        let gid = unsafe { &(*self.as_ptr()).gid };
+        // SAFETY: All bytes of the union are initialized.
+        *unsafe { gid.raw.as_ref() }
     }
 
     /// Number of the netdev that has the address: the device's, or one above it.
@@ -71,7 +53,7 @@ impl GidAttr {
     pub(crate) fn ifindex(&self) -> Result<u32> {
         let _guard = rcu::read_lock();
         // SAFETY: The entry is referenced by the type invariant, and the RCU read lock is held.
-        let netdev = from_err_ptr(unsafe { b::rdma_read_gid_attr_ndev_rcu(self.0.get()) })?;
+        let netdev = from_err_ptr(unsafe { b::rdma_read_gid_attr_ndev_rcu(self.as_ptr()) })?;
         if netdev.is_null() {
             return Err(ENODEV);
         }
@@ -82,7 +64,7 @@ impl GidAttr {
     /// Whether packets are sent in UDP (RoCE version 2).
     pub(crate) fn is_udp_encapsulated(&self) -> bool {
         // SAFETY: Immutable by the type invariant.
-        let gid_type = unsafe { (*self.0.get()).gid_type };
+        let gid_type = unsafe { (*self.as_ptr()).gid_type };
         gid_type == b::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP
     }
 }

@@ -64,13 +64,14 @@ impl LinkOps {
 pub(crate) struct LinkRegistration(&'static LinkOps);
 
 impl LinkRegistration {
-    /// Registers the link type of a provider; to be done once in the life of the module.
-    pub(crate) fn new<P: Provider>() -> Self {
-        registry::init();
+    /// Registers the link type of a provider. `EBUSY` but for the first time in the life of the
+    /// module.
+    pub(crate) fn new<P: Provider>() -> Result<Self> {
+        registry::init()?;
         let ops = P::link_ops();
         // SAFETY: `ops` is static, and unregistered by the drop.
         unsafe { b::rdma_link_register(ops.as_raw()) };
-        Self(ops)
+        Ok(Self(ops))
     }
 }
 

@@ -53,6 +53,13 @@ struct Entry {
     memory: Arc<dyn Mappable>,
 }
 
+impl Entry {
+    /// The C structure, which is the first member.
+    fn raw(entry: NonNull<Self>) -> *mut b::rdma_user_mmap_entry {
+        entry.as_ptr().cast()
+    }
+}
+
 /// Makes memory available to a user context; its drop ends that.
 ///
 /// # Invariants
@@ -80,21 +87,23 @@ impl Mapping {
                 raw: Opaque::zeroed(),
                 memory,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
+        // From the insertion on others use the entry: it is no box any more.
+        let entry = NonNull::from(KBox::leak(entry));
+        let context = context.as_ptr();
         // SAFETY: The entry is new, and stays where it is. Offset 0 is left out so that it
         // can mean "nothing to map".
-        to_result(unsafe {
-            b::rdma_user_mmap_entry_insert_range(
-                context.as_ptr(),
-                entry.raw.get(),
-                size,
-                1,
-                u32::MAX,
-            )
-        })?;
+        let inserted = to_result(unsafe {
+            b::rdma_user_mmap_entry_insert_range(context, Entry::raw(entry), size, 1, u32::MAX)
+        });
+        if let Err(error) = inserted {
+            // SAFETY: It was a box just now, and no one else knows it.
+            drop(unsafe { KBox::from_raw(entry.as_ptr()) });
+            return Err(error);
+        }
         // INVARIANT: Just inserted; the context is valid by the requirements.
-        Ok(Self(NonNull::from(KBox::leak(entry))))
+        Ok(Self(entry))
     }
 
     pub(super) fn shared(&self) -> Shared {
@@ -112,7 +121,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: Valid, and the reference is ours, by the type invariant.
-        unsafe { b::rdma_user_mmap_entry_remove(self.0.as_ref().raw.get()) };
+        unsafe { b::rdma_user_mmap_entry_remove(Entry::raw(self.0)) };
     }
 }
 

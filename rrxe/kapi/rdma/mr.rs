@@ -14,10 +14,8 @@ use crate::kapi::{
     bindings as b,
     error::eopnotsupp, //
 };
-use kernel::{
-    error::from_result,
-    prelude::*, //
-};
+use core::mem::MaybeUninit;
+use kernel::prelude::*;
 
 /// A range of a user process' memory that is to be registered.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +82,7 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
             access: access as u32,
         };
 
-        let memory = KBox::<Mr<P>>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+        let memory = KBox::<Mr<P>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
         let data = P::Mr::register(pd, &region)?;
         let mr = KBox::into_raw(memory).cast::<b::ib_mr>();
         // SAFETY: `mr` is ours, and zeroes are a valid `ib_mr`.
@@ -108,12 +106,9 @@ pub(super) unsafe extern "C" fn dereg<P: Provider>(
     mr: *mut b::ib_mr,
     _udata: *mut b::ib_udata,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: This is the destroy operation.
-        let body = unsafe { Mr::<P>::take(mr) };
-        body.data.deregister();
-        // SAFETY: The memory comes from `reg_user`, and its content has been taken.
-        drop(unsafe { KBox::from_raw(mr.cast::<core::mem::MaybeUninit<Mr<P>>>()) });
-        Ok(0)
-    })
+    // SAFETY: This is the destroy operation.
+    unsafe { Mr::<P>::destroy(mr, P::Mr::deregister) };
+    // SAFETY: The memory comes from `reg_user`, and its content has been taken.
+    drop(unsafe { KBox::from_raw(mr.cast::<MaybeUninit<Mr<P>>>()) });
+    0
 }

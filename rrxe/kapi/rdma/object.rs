@@ -11,7 +11,8 @@ use super::{
         QpSource, //
     },
     mmap::Mapping,
-    Provider, //
+    Provider,
+    Udata, //
 };
 use crate::kapi::bindings as b;
 use core::{
@@ -19,34 +20,41 @@ use core::{
     ops::Deref, //
 };
 use kernel::{
+    error::from_result,
     prelude::*,
     sync::Mutex,
     types::Opaque, //
 };
 
-/// A structure of the RDMA core that a driver's value is attached to.
+/// A kind of object: which C structure it extends with what.
 ///
 /// # Safety
 ///
-/// `device` returns the device that the object belongs to, which outlives it.
-pub(crate) unsafe trait RawObject {
-    /// Returns the device of the object.
-    ///
-    /// # Safety
-    ///
-    /// `this` must point to a valid object whose core members are set up.
-    unsafe fn device(this: *mut Self) -> *mut b::ib_device;
-}
-
-/// A kind of object: which C structure it extends with what.
-pub(crate) trait Kind<P: Provider> {
+/// `device` and `parent` return what outlives the object.
+pub(crate) unsafe trait Kind<P: Provider> {
     /// The C structure.
-    type Raw: RawObject;
+    type Raw;
+    /// What an object of this kind is made on.
+    type Parent;
     /// The driver's value.
     type Data: Send + Sync;
     /// The owning ends of the handles given to the driver at creation; dropped after
     /// [`Self::Data`].
     type Handles;
+
+    /// Returns the device of the object.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must point to a valid object whose core members are set up.
+    unsafe fn device<'a>(raw: *mut Self::Raw) -> &'a Device<P>;
+
+    /// Returns what the object is made on, if it is made on anything.
+    ///
+    /// # Safety
+    ///
+    /// As for [`device`](Self::device).
+    unsafe fn parent<'a>(raw: *mut Self::Raw) -> Option<&'a Self::Parent>;
 }
 
 /// What stands behind the C structure of an [`Object`].
@@ -76,6 +84,47 @@ impl<P: Provider, K: Kind<P>> Object<P, K> {
         size_of::<Self>()
     };
 
+    /// The operation that creates an object: has `make` make the driver's value and the handles, and
+    /// puts them in.
+    ///
+    /// # Safety
+    ///
+    /// The caller must be the create operation of the object `raw`, of [`Self::SIZE`] bytes, and
+    /// `udata` must be what the core has passed to it, null or valid during the call.
+    pub(super) unsafe fn create(
+        raw: *mut K::Raw,
+        udata: *mut b::ib_udata,
+        make: impl FnOnce(&K::Parent, Option<Udata<'_>>) -> Result<(K::Data, K::Handles)>,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The core sets the members of the object before the call.
+            let parent = unsafe { K::parent(raw) }.ok_or(EINVAL)?;
+            // SAFETY: By the requirements.
+            let udata = unsafe { Udata::from_raw(udata) };
+            let (data, handles) = make(parent, udata)?;
+            // SAFETY: This is the create operation.
+            unsafe { Self::init(raw, data, handles) };
+            Ok(0)
+        })
+    }
+
+    /// The operation that destroys an object: has `end` end the driver's value.
+    ///
+    /// # Safety
+    ///
+    /// The caller must be the destroy operation of the object, and must not use it again.
+    pub(super) unsafe fn destroy(raw: *mut K::Raw, end: impl FnOnce(K::Data)) {
+        let this = raw.cast::<Self>();
+        // SAFETY: The object is valid until its destroy operation returns.
+        let body = unsafe { &raw const (*this).body };
+        // SAFETY: As above. It is read once, as the object is destroyed once.
+        let body = unsafe { body.read() };
+        // SAFETY: By the type invariant the body is initialized.
+        let Body { data, handles } = unsafe { body.assume_init() };
+        end(data);
+        drop(handles);
+    }
+
     /// Puts the driver's value into a new object.
     ///
     /// # Safety
@@ -90,20 +139,6 @@ impl<P: Provider, K: Kind<P>> Object<P, K> {
         unsafe { body.write(MaybeUninit::new(Body { data, handles })) };
     }
 
-    /// Takes the body out of an object that is going away.
-    ///
-    /// # Safety
-    ///
-    /// The caller must be the destroy operation of the object, and must not use it again.
-    pub(super) unsafe fn take(raw: *mut K::Raw) -> Body<K::Data, K::Handles> {
-        let this = raw.cast::<Self>();
-        // SAFETY: The object is valid until its destroy operation returns.
-        let body = unsafe { &raw const (*this).body };
-        // SAFETY: By the type invariant the body is initialized. It is read once, as the
-        // object is destroyed once.
-        unsafe { body.read().assume_init() }
-    }
-
     /// Converts a pointer from the RDMA core.
     ///
     /// # Safety
@@ -115,23 +150,20 @@ impl<P: Provider, K: Kind<P>> Object<P, K> {
         unsafe { &*raw.cast::<Self>() }
     }
 
-    /// Returns the C structure.
-    pub(super) fn as_raw(&self) -> *mut K::Raw {
-        self.raw.get()
-    }
-
     /// Returns the owning ends of the handles that the driver got.
     pub(super) fn handles(&self) -> &K::Handles {
-        // SAFETY: Initialized and unchanging by the type invariant.
-        unsafe { &self.body.assume_init_ref().handles }
+        &self.body().handles
     }
 
     /// Returns the device that the object belongs to.
     pub(crate) fn device(&self) -> &Device<P> {
         // SAFETY: By the type invariant the object is set up.
-        let device = unsafe { K::Raw::device(self.as_raw()) };
-        // SAFETY: The device was made by the same provider and outlives the object.
-        unsafe { Device::from_raw(device) }
+        unsafe { K::device(self.raw.get()) }
+    }
+
+    fn body(&self) -> &Body<K::Data, K::Handles> {
+        // SAFETY: Initialized and unchanging by the type invariant.
+        unsafe { self.body.assume_init_ref() }
     }
 }
 
@@ -139,13 +171,12 @@ impl<P: Provider, K: Kind<P>> Deref for Object<P, K> {
     type Target = K::Data;
 
     fn deref(&self) -> &Self::Target {
-        // SAFETY: Initialized and unchanging by the type invariant.
-        unsafe { &self.body.assume_init_ref().data }
+        &self.body().data
     }
 }
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $raw:ident, $handles:ty;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $raw:ident.$field:ident: $parent:ident, $handles:ty;)*) => {
         /// Markers of the kinds of objects.
         pub(crate) mod kind {
             $(
@@ -155,19 +186,27 @@ macro_rules! kinds {
         }
 
         $(
-            // SAFETY: The RDMA core (or `mr::reg_user`, for regions) sets `device` before
-            // the create operation returns.
-            unsafe impl RawObject for b::$raw {
-                unsafe fn device(this: *mut Self) -> *mut b::ib_device {
-                    // SAFETY: The object is valid by the requirements.
-                    unsafe { (*this).device }
-                }
-            }
-
-            impl<P: Provider> Kind<P> for kind::$name {
+            // SAFETY: The RDMA core (or `mr::reg_user`, for the device of regions) sets both, to
+            // what belongs to this provider, and keeps them for as long as the object.
+            unsafe impl<P: Provider> Kind<P> for kind::$name {
                 type Raw = b::$raw;
+                type Parent = $parent<P>;
                 type Data = P::$name;
                 type Handles = $handles;
+
+                unsafe fn device<'a>(raw: *mut b::$raw) -> &'a Device<P> {
+                    // SAFETY: The object is valid by the requirements.
+                    let device = unsafe { (*raw).device };
+                    // SAFETY: It is of the same provider and outlives the object.
+                    unsafe { Device::from_raw(device) }
+                }
+
+                unsafe fn parent<'a>(raw: *mut b::$raw) -> Option<&'a $parent<P>> {
+                    // SAFETY: The object is valid by the requirements.
+                    let parent = unsafe { (*raw).$field };
+                    // SAFETY: It is of the same provider and outlives the object.
+                    (!parent.is_null()).then(|| unsafe { $parent::from_raw(parent) })
+                }
             }
 
             $(#[$doc])*
@@ -178,15 +217,15 @@ macro_rules! kinds {
 
 kinds! {
     /// A user process' open device.
-    Context = ib_ucontext, ();
+    Context = ib_ucontext.device: Device, ();
     /// A protection domain.
-    Pd = ib_pd, ();
+    Pd = ib_pd.device: Device, ();
     /// An address handle.
-    Ah = ib_ah, ();
+    Ah = ib_ah.pd: Pd, ();
     /// A completion queue.
-    Cq = ib_cq, (NotifyOwner, EventOwner<CqSource>, Pin<KBox<Mutex<KVec<Mapping>>>>);
+    Cq = ib_cq.device: Device, (NotifyOwner, EventOwner<CqSource>, Pin<KBox<Mutex<KVec<Mapping>>>>);
     /// A queue pair.
-    Qp = ib_qp, (EventOwner<QpSource>, KVec<Mapping>);
+    Qp = ib_qp.pd: Pd, (EventOwner<QpSource>, KVec<Mapping>);
     /// A memory region.
-    Mr = ib_mr, ();
+    Mr = ib_mr.pd: Pd, ();
 }

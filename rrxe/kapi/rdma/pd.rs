@@ -9,10 +9,7 @@ use super::{
     Udata, //
 };
 use crate::kapi::bindings as b;
-use kernel::{
-    error::from_result,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 /// The driver's part of a protection domain.
 pub(crate) trait ProtectionDomain<P: Provider<Pd = Self>>: Sized + Send + Sync {
@@ -31,18 +28,11 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
     pd: *mut b::ib_pd,
     udata: *mut b::ib_udata,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: The core sets the device before the call.
-        let device = unsafe { (*pd).device };
-        // SAFETY: The device outlives the domain and is of this provider.
-        let device = unsafe { Device::<P>::from_raw(device) };
-        // SAFETY: `udata` is null or valid during the call.
-        let mut udata = unsafe { Udata::from_raw(udata) };
-        let data = P::Pd::create(device, udata.as_mut())?;
-        // SAFETY: The core allocated `Pd::<P>::SIZE` bytes, and this is the create operation.
-        unsafe { Pd::<P>::init(pd, data, ()) };
-        Ok(0)
-    })
+    let make = |device: &Device<P>, mut udata: Option<Udata<'_>>| {
+        Ok((P::Pd::create(device, udata.as_mut())?, ()))
+    };
+    // SAFETY: This is the create operation.
+    unsafe { Pd::<P>::create(pd, udata, make) }
 }
 
 /// The operation `dealloc_pd`.
@@ -55,6 +45,6 @@ pub(super) unsafe extern "C" fn dealloc<P: Provider>(
     _udata: *mut b::ib_udata,
 ) -> c_int {
     // SAFETY: This is the destroy operation.
-    drop(unsafe { Pd::<P>::take(pd) });
+    unsafe { Pd::<P>::destroy(pd, drop) };
     0
 }

@@ -216,32 +216,23 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
     attr: *mut b::ib_qp_init_attr,
     udata: *mut b::ib_udata,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: The core sets the PD, which outlives the queue pair, before the call.
-        let pd = unsafe { (*qp).pd };
-        if pd.is_null() {
-            return Err(EINVAL);
-        }
-        // SAFETY: As above, and all objects of the device are of this provider.
-        let pd = unsafe { Pd::<P>::from_raw(pd) };
-        // INVARIANT: The core holds the queues while it creates the queue pair.
-        let mut init = QpInit::<P> {
-            // SAFETY: The core passes a valid structure that it does not touch meanwhile.
-            attr: unsafe { &mut *attr },
-            _provider: PhantomData,
-        };
+    // INVARIANT: The core holds the queues while it creates the queue pair.
+    let mut init = QpInit::<P> {
+        // SAFETY: The core passes a valid structure that it does not touch meanwhile.
+        attr: unsafe { &mut *attr },
+        _provider: PhantomData,
+    };
+    let make = |pd: &Pd<P>, mut udata: Option<Udata<'_>>| {
         // SAFETY: `qp` stays valid until its destroy operation, and so does the owner.
         let owner = unsafe { EventOwner::new(qp) }?;
-        // SAFETY: `udata` is null or valid during the call.
-        let mut udata = unsafe { Udata::from_raw(udata) };
-
         let data = P::Qp::create(pd, &mut init, owner.handle(), udata.as_mut())?;
+        let number = data.number();
         // SAFETY: The queue pair is ours until we return.
-        unsafe { (*qp).qp_num = data.number() };
-        // SAFETY: The core allocated `Qp::<P>::SIZE` bytes, and this is the create operation.
-        unsafe { Qp::<P>::init(qp, data, (owner, Udata::into_mappings(udata))) };
-        Ok(0)
-    })
+        unsafe { (*qp).qp_num = number };
+        Ok((data, (owner, Udata::into_mappings(udata))))
+    };
+    // SAFETY: This is the create operation.
+    unsafe { Qp::<P>::create(qp, udata, make) }
 }
 
 /// The operation `destroy_qp`.
@@ -254,9 +245,7 @@ pub(super) unsafe extern "C" fn destroy<P: Provider>(
     _udata: *mut b::ib_udata,
 ) -> c_int {
     // SAFETY: This is the destroy operation.
-    let body = unsafe { Qp::<P>::take(qp) };
-    body.data.destroy();
-    drop(body.handles);
+    unsafe { Qp::<P>::destroy(qp, P::Qp::destroy) };
     0
 }
 
@@ -300,21 +289,12 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         let caps = object.query(attr, mask as u32)?;
         caps.write_to(attr.caps_mut());
 
-        // SAFETY: As for `attr`; zeroes are a valid structure, and leave nothing to leak.
-        let init = unsafe {
-            init.write_bytes(0, 1);
-            &mut *init
-        };
+        // SAFETY: The core passes a place for a structure. These members of a live queue pair do
+        // not change.
+        unsafe { b::helpers::ib_qp_describe(qp, init) };
+        // SAFETY: As above; it has been filled in completely.
+        let init = unsafe { &mut *init };
         caps.write_to(&mut init.cap);
-        // SAFETY: These members of a live queue pair do not change.
-        unsafe {
-            init.event_handler = (*qp).event_handler;
-            init.qp_context = (*qp).qp_context;
-            init.send_cq = (*qp).send_cq;
-            init.recv_cq = (*qp).recv_cq;
-            init.srq = (*qp).srq;
-            init.qp_type = (*qp).qp_type;
-        }
         init.sq_sig_type = if object.signals_all() {
             b::ib_sig_type_IB_SIGNAL_ALL_WR
         } else {

@@ -14,8 +14,10 @@
 //!
 //! # Locking
 //!
-//! `DEVICES` is taken before all locks of the core. It is not held while devices are
-//! unregistered, nor taken by operations of devices.
+//! `DEVICES` is taken with the core's lock of link types held for reading (`newlink`), or with
+//! none. Under it come the locks that the core takes to register a device and to wait for the end
+//! of an unregistration: that of the device, those of its lists, RTNL. So no one who holds RTNL may
+//! take it, as notifiers of netdevs do, nor may operations of devices.
 
 use super::{
     device::{
@@ -28,7 +30,10 @@ use super::{
 };
 use crate::kapi::{
     bindings as b,
-    net::netdev::NetDevice, //
+    net::{
+        netdev::NetDevice,
+        netns::Net, //
+    },
 };
 use core::{
     marker::PhantomData,
@@ -44,23 +49,36 @@ use kernel::{
     sync::{
         aref::ARef,
         Arc,
+        GlobalGuard,
         SetOnce, //
     },
 };
 
 global_lock! {
-    // SAFETY: Initialized by `init`, before there is a link type that makes devices.
+    // SAFETY: Only used by `init` and by `devices`, which makes sure that `init` has been there.
     unsafe(uninit) static DEVICES: Mutex<KVec<ARef<IbDevice>>> = KVec::new();
 }
 
-/// Makes the list of devices usable. To be called before all other functions here.
-pub(super) fn init() {
-    static DONE: SetOnce<()> = SetOnce::new();
+/// Set when `DEVICES` is initialized.
+static READY: SetOnce<()> = SetOnce::new();
 
-    if DONE.populate(()) {
-        // SAFETY: This is the first time, and the module is still being initialized.
-        unsafe { DEVICES.init() };
+/// Makes the list of devices usable. `EBUSY` if that has been done before.
+pub(super) fn init() -> Result {
+    static CLAIMED: SetOnce<()> = SetOnce::new();
+
+    if !CLAIMED.populate(()) {
+        return Err(EBUSY);
     }
+    // SAFETY: Only one caller gets here, once.
+    unsafe { DEVICES.init() };
+    READY.populate(());
+    Ok(())
+}
+
+/// Locks the list of devices. `ENODEV` before [`init`].
+fn devices() -> Result<GlobalGuard<DEVICES>> {
+    READY.as_ref().ok_or(ENODEV)?;
+    Ok(DEVICES.lock())
 }
 
 /// Who a new device is.
@@ -83,23 +101,23 @@ pub(crate) struct DeviceSpec<'a> {
 /// share RDMA devices, to all. From now on it may go away at any time.
 ///
 /// Fails with `EEXIST` if the netdev has a device of the same driver number already, with
-/// `ENODEV` if the netdev is on its way out, and as the core does.
+/// `ENODEV` if the netdev is on its way out or to another namespace, and as the core does.
 pub(crate) fn register<P: Provider>(spec: &DeviceSpec<'_>, data: Arc<P::Device>) -> Result {
-    let mut devices = DEVICES.lock();
+    let net = spec.netdev.net().ok_or(ENODEV)?;
+    let mut devices = devices()?;
     forget_unregistered(&mut devices);
     if find(spec.netdev, P::DRIVER_ID).is_some() {
         return Err(EEXIST);
     }
     devices.reserve(1, GFP_KERNEL)?;
 
-    let device = Unregistered::<P>::new(spec, data)?.register(spec.name)?;
+    let device = Unregistered::<P>::new(spec, &net, data)?.register(spec.name)?;
     devices.push(device.clone(), GFP_KERNEL)?;
     drop(devices);
 
-    // If the netdev has been told to go before the device was there to be found by it, no one
-    // will tell us any more.
-    // SAFETY: The netdev is referenced.
-    if !unsafe { b::helpers::netdev_is_registered(spec.netdev.as_ptr()) } {
+    // If it was announced that the netdev goes, or leaves its namespace, before the device was
+    // there to be found by it, no one will tell us any more.
+    if !spec.netdev.is_settled_in(&net) {
         unregister(&device);
         return Err(ENODEV);
     }
@@ -110,8 +128,12 @@ pub(crate) fn register<P: Provider>(spec: &DeviceSpec<'_>, data: Arc<P::Device>)
 ///
 /// No device may be registered beside this or after it.
 pub(super) fn unregister_all() {
-    let devices = mem::take(&mut *DEVICES.lock());
-    devices.iter().for_each(|device| unregister(device));
+    // Without a list there are no devices.
+    if let Ok(mut devices) = devices() {
+        let last = mem::take(&mut *devices);
+        drop(devices);
+        last.iter().for_each(|device| unregister(device));
+    }
 }
 
 /// Unregisters `device` if it is registered, and waits until it is not.
@@ -205,11 +227,9 @@ struct Unregistered<P: Provider> {
 }
 
 impl<P: Provider> Unregistered<P> {
-    fn new(spec: &DeviceSpec<'_>, data: Arc<P::Device>) -> Result<Self> {
-        // SAFETY: The netdev is referenced, and so keeps its namespace.
-        let net = unsafe { b::helpers::dev_net(spec.netdev.as_ptr()) };
+    fn new(spec: &DeviceSpec<'_>, net: &Net, data: Arc<P::Device>) -> Result<Self> {
         // SAFETY: A `Device<P>` starts with an `ib_device`.
-        let ib = unsafe { b::_ib_alloc_device(size_of::<Device<P>>(), net) };
+        let ib = unsafe { b::_ib_alloc_device(size_of::<Device<P>>(), net.as_ptr()) };
         let ib = NonNull::new(ib).ok_or(ENOMEM)?;
         // SAFETY: The device is new.
         unsafe { Device::<P>::init(ib.as_ptr(), data) };

@@ -9,10 +9,7 @@ use super::{
     Udata, //
 };
 use crate::kapi::bindings as b;
-use kernel::{
-    error::from_result,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 /// The driver's part of a user context.
 pub(crate) trait UserContext<P: Provider<Context = Self>>: Sized + Send + Sync {
@@ -31,19 +28,12 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
     context: *mut b::ib_ucontext,
     udata: *mut b::ib_udata,
 ) -> c_int {
-    from_result(|| {
-        // SAFETY: The core sets the device before the call.
-        let device = unsafe { (*context).device };
-        // SAFETY: The device outlives the context and is of this provider.
-        let device = unsafe { Device::<P>::from_raw(device) };
-        // SAFETY: `udata` is valid during the call.
-        let mut udata = unsafe { Udata::from_raw(udata) }.ok_or(EINVAL)?;
-        let data = P::Context::create(device, &mut udata)?;
-        // SAFETY: The core allocated `Context::<P>::SIZE` bytes, and this is the create
-        // operation.
-        unsafe { Context::<P>::init(context, data, ()) };
-        Ok(0)
-    })
+    let make = |device: &Device<P>, udata: Option<Udata<'_>>| {
+        let mut udata = udata.ok_or(EINVAL)?;
+        Ok((P::Context::create(device, &mut udata)?, ()))
+    };
+    // SAFETY: This is the create operation.
+    unsafe { Context::<P>::create(context, udata, make) }
 }
 
 /// The operation `dealloc_ucontext`.
@@ -53,7 +43,7 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
 /// To be called as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(context: *mut b::ib_ucontext) {
     // SAFETY: This is the destroy operation.
-    drop(unsafe { Context::<P>::take(context) });
+    unsafe { Context::<P>::destroy(context, drop) };
 }
 
 /// The operation `disassociate_ucontext`.

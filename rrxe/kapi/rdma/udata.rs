@@ -8,7 +8,10 @@ use super::mmap::{
     Shared, //
 };
 use crate::kapi::bindings as b;
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::{
     error::to_result,
     prelude::*,
@@ -25,7 +28,9 @@ use zerocopy::Immutable;
 ///
 /// [`struct ib_udata`]: srctree/include/rdma/ib_verbs.h
 pub(crate) struct Udata<'a> {
-    raw: &'a mut b::ib_udata,
+    // No reference: the core goes from here to the bundle around it.
+    raw: NonNull<b::ib_udata>,
+    call: PhantomData<&'a mut b::ib_udata>,
     /// What the operation has shared with the process so far.
     mappings: KVec<Mapping>,
 }
@@ -38,9 +43,10 @@ impl Udata<'_> {
     /// `udata` must be null or what the core passes to a create or modify operation, and
     /// stay valid during `'a`.
     pub(super) unsafe fn from_raw<'a>(udata: *mut b::ib_udata) -> Option<Udata<'a>> {
-        // SAFETY: By the requirements.
-        unsafe { udata.as_mut() }.map(|raw| Udata {
+        // INVARIANT: By the requirements.
+        NonNull::new(udata).map(|raw| Udata {
             raw,
+            call: PhantomData,
             mappings: KVec::new(),
         })
     }
@@ -55,13 +61,13 @@ impl Udata<'_> {
     /// If the operation fails in the end the memory is not to be had any more.
     pub(crate) fn share(&mut self, memory: Arc<dyn Mappable>) -> Result<Shared> {
         // SAFETY: By the type invariant.
-        let context = unsafe { b::helpers::udata_ucontext(self.raw) };
+        let context = unsafe { b::helpers::udata_ucontext(self.raw.as_ptr()) };
         // It is null while the context itself is being made.
         let context = NonNull::new(context).ok_or(EINVAL)?;
         // SAFETY: The objects of a context, with which mappings are kept, go away before it.
         let mapping = unsafe { Mapping::new(context, memory) }?;
         let shared = mapping.shared();
-        self.mappings.push(mapping, GFP_KERNEL)?;
+        self.mappings.push(mapping, GFP_KERNEL_ACCOUNT)?;
         Ok(shared)
     }
 
@@ -69,7 +75,9 @@ impl Udata<'_> {
     ///
     /// To be checked before anything is made that the response would tell of.
     pub(crate) fn expect_response<T>(&self) -> Result {
-        if self.raw.outlen < size_of::<T>() {
+        // SAFETY: By the type invariant.
+        let room = unsafe { (*self.raw.as_ptr()).outlen };
+        if room < size_of::<T>() {
             return Err(EINVAL);
         }
         Ok(())
@@ -81,7 +89,8 @@ impl Udata<'_> {
     pub(crate) fn respond<T: IntoBytes + Immutable>(&mut self, response: &T) -> Result {
         self.expect_response::<T>()?;
         let bytes = response.as_bytes();
-        // SAFETY: The slice is valid for reads.
-        to_result(unsafe { b::_ib_respond_udata(self.raw, bytes.as_ptr().cast(), bytes.len()) })
+        let (from, len) = (bytes.as_ptr().cast(), bytes.len());
+        // SAFETY: Valid by the type invariant; the slice is valid for reads.
+        to_result(unsafe { b::_ib_respond_udata(self.raw.as_ptr(), from, len) })
     }
 }
