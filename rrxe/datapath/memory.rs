@@ -175,14 +175,20 @@ impl<'a> Memory<'a> {
     pub(super) fn atomic(&self, rkey: Key, va: u64, op: AtomicOp) -> Result<u64, ExecError> {
         let len = size_of::<u64>() as u32;
         let mut original = 0;
-        self.visit(rkey, Access::REMOTE_ATOMIC, va, len, |_, chunk: ChunkMut<'_>| {
-            let word = chunk.as_atomic().ok_or(EINVAL)?;
-            original = match op {
-                AtomicOp::CompareSwap { compare, swap } => word.compare_swap(compare, swap),
-                AtomicOp::FetchAdd { add } => word.fetch_add(add),
-            };
-            Ok(())
-        })?;
+        self.visit(
+            rkey,
+            Access::REMOTE_ATOMIC,
+            va,
+            len,
+            |_, chunk: ChunkMut<'_>| {
+                let word = chunk.as_atomic().ok_or(EINVAL)?;
+                original = match op {
+                    AtomicOp::CompareSwap { compare, swap } => word.compare_swap(compare, swap),
+                    AtomicOp::FetchAdd { add } => word.fetch_add(add),
+                };
+                Ok(())
+            },
+        )?;
         Ok(original)
     }
 

@@ -38,6 +38,33 @@ __rust_helper void rust_helper_ib_qp_describe(const struct ib_qp *qp,
 	};
 }
 
+/* The handlers are those of the object's creator, set before the object is made. */
+__rust_helper void rust_helper_ib_cq_notify(struct ib_cq *cq)
+{
+	if (cq->comp_handler)
+		cq->comp_handler(cq, cq->cq_context);
+}
+
+__rust_helper void rust_helper_ib_cq_deliver(struct ib_cq *cq, enum ib_event_type code)
+{
+	struct ib_event event = {
+		.device = cq->device, .element.cq = cq, .event = code,
+	};
+
+	if (cq->event_handler)
+		cq->event_handler(&event, cq->cq_context);
+}
+
+__rust_helper void rust_helper_ib_qp_deliver(struct ib_qp *qp, enum ib_event_type code)
+{
+	struct ib_event event = {
+		.device = qp->device, .element.qp = qp, .event = code,
+	};
+
+	if (qp->event_handler)
+		qp->event_handler(&event, qp->qp_context);
+}
+
 __rust_helper struct ib_umem *
 rust_helper_ib_umem_get_va(struct ib_device *device, unsigned long addr,
 			   size_t size, int access)

@@ -32,7 +32,11 @@ use kernel::{
 #[repr(transparent)]
 pub(crate) struct NetDevice(Opaque<b::net_device>);
 
-counted!(NetDevice(net_device), b::helpers::dev_hold, b::helpers::dev_put);
+counted!(
+    NetDevice(net_device),
+    b::helpers::dev_hold,
+    b::helpers::dev_put
+);
 
 impl NetDevice {
     /// The device at `ptr`.

@@ -80,7 +80,13 @@ impl RxPacket {
         // SAFETY: The packet is fresh from the UDP stack.
         let ifindex = unsafe { b::helpers::skb_iif(skb.as_ptr()) }.unsigned_abs();
         // SAFETY: The UDP stack has left the device in this union.
-        let device = unsafe { skb.raw().__bindgen_anon_1.__bindgen_anon_1.__bindgen_anon_1.dev };
+        let device = unsafe {
+            skb.raw()
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev
+        };
         // SAFETY: The device is alive in this read section.
         let device = unsafe { NetDevice::from_raw(device.cast()) };
         let lower_ifindex = lower(device, ifindex, &guard);
@@ -171,7 +177,10 @@ impl RxPacket {
     pub(crate) fn copy_bits(&self, offset: usize, bytes: &mut [u8]) -> Result {
         let place = self.place(offset, bytes.len())?;
         // SAFETY: `bytes` is writable for that length.
-        unsafe { self.skb.copy_to(place, bytes.as_mut_ptr().cast(), bytes.len()) }
+        unsafe {
+            self.skb
+                .copy_to(place, bytes.as_mut_ptr().cast(), bytes.len())
+        }
     }
 
     /// Copies the content from `offset` on to `chunk`. `EINVAL` if it is shorter, `EFAULT` if it
@@ -212,7 +221,8 @@ impl RxPacket {
     /// The control block. It always has one.
     #[inline]
     fn control(&self) -> Control {
-        Control::read_from_prefix(self.skb.control()).map_or(Control::default(), |(control, _)| control)
+        Control::read_from_prefix(self.skb.control())
+            .map_or(Control::default(), |(control, _)| control)
     }
 }
 

@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/net/udp_tunnel.h`](srctree/include/net/udp_tunnel.h)
 
-use super::netns::Net;
+use super::{
+    netns::Net,
+    route::Version, //
+};
 use crate::kapi::bindings as b;
 use core::ptr::{
     self,
@@ -33,30 +36,8 @@ pub(super) struct EncapSocket {
 unsafe impl Send for EncapSocket {}
 
 impl EncapSocket {
-    /// Opens a socket for IPv4 on UDP port `port`. Process context, sleeps.
-    ///
-    /// `EADDRINUSE` if the port is taken.
-    ///
-    /// # Safety
-    ///
-    /// `receive` may be called with a socket whose user data is `context`, until the RCU grace period
-    /// after the socket is dropped has ended: everything that it uses must stay valid. The namespace
-    /// must not be torn down before the socket is dropped. `context` must be a multiple of eight.
-    pub(super) unsafe fn open_v4(
-        net: &Net,
-        port: u16,
-        receive: EncapReceive,
-        context: *const c_void,
-    ) -> Result<Self> {
-        let mut config = Self::config(port);
-        let mut socket = ptr::null_mut();
-        // SAFETY: The namespace is in use, the configuration is initialised.
-        to_result(unsafe { b::udp_sock_create4(net.as_ptr(), &mut config, &mut socket) })?;
-        // SAFETY: A new socket of ours; the rest the caller promises.
-        unsafe { Self::finish(net, socket, receive, context) }
-    }
-
-    /// Opens a socket for IPv6 on UDP port `port`, that takes no IPv4 packets. Process context, sleeps.
+    /// Opens a socket on UDP port `port`: for IPv4, or for IPv6, that takes no IPv4 packets. Process
+    /// context, sleeps.
     ///
     /// `EADDRINUSE` if the port is taken, `EAFNOSUPPORT` if IPv6 is switched off.
     ///
@@ -64,36 +45,39 @@ impl EncapSocket {
     ///
     /// # Safety
     ///
-    /// As for [`open_v4`](Self::open_v4).
-    pub(super) unsafe fn open_v6(
+    /// `receive` may be called with a socket whose user data is `context`, until the RCU grace period
+    /// after the socket is dropped has ended: everything that it uses must stay valid. The namespace
+    /// must not be torn down before the socket is dropped. `context` must be a multiple of eight.
+    pub(super) unsafe fn open(
         net: &Net,
+        version: Version,
         port: u16,
         receive: EncapReceive,
         context: *const c_void,
     ) -> Result<Self> {
-        let mut config = Self::config(port);
-        config.set_ipv6_v6only(1);
-        let mut socket = ptr::null_mut();
-        // SAFETY: The namespace is in use, the configuration is initialised.
-        to_result(unsafe { b::udp_sock_create6(net.as_ptr(), &mut config, &mut socket) })?;
-        // SAFETY: A new socket of ours; the rest the caller promises.
-        unsafe { Self::finish(net, socket, receive, context) }
-    }
-
-    /// What both kinds have in common: any address, no checksums of ours.
-    fn config(port: u16) -> b::udp_port_cfg {
-        b::udp_port_cfg {
+        let mut config = b::udp_port_cfg {
             local_udp_port: port.to_be(),
             ..Default::default()
-        }
+        };
+        let create: unsafe extern "C" fn(_, _, _) -> _ = match version {
+            Version::V4 => b::udp_sock_create4,
+            Version::V6 => {
+                config.set_ipv6_v6only(1);
+                b::udp_sock_create6
+            }
+        };
+        let mut socket = ptr::null_mut();
+        // SAFETY: The namespace is in use, the configuration is initialised.
+        to_result(unsafe { create(net.as_ptr(), &mut config, &mut socket) })?;
+        // SAFETY: A new socket of ours; the rest the caller promises.
+        unsafe { Self::finish(net, socket, receive, context) }
     }
 
     /// Makes packets go to `receive`.
     ///
     /// # Safety
     ///
-    /// `socket` must be a new UDP socket that nobody else uses; otherwise as for
-    /// [`open_v4`](Self::open_v4).
+    /// `socket` must be a new UDP socket that nobody else uses; otherwise as for [`open`](Self::open).
     unsafe fn finish(
         net: &Net,
         socket: *mut b::socket,
@@ -126,7 +110,7 @@ impl Drop for EncapSocket {
     /// Process context, sleeps.
     ///
     /// The receiving function may still run afterwards, on other CPUs, until an RCU grace period has
-    /// passed: the release itself does not wait. See [`open_v4`](Self::open_v4).
+    /// passed: the release itself does not wait. See [`open`](Self::open).
     fn drop(&mut self) {
         // SAFETY: By the type invariant the socket is ours.
         unsafe { b::udp_tunnel_sock_release(self.sk.as_ptr()) };

@@ -9,6 +9,7 @@ use super::{
         Pernet,
         PernetId, //
     },
+    route::Version,
     rx::RxPacket,
     skb::Skb,
     socket::EncapSocket,
@@ -89,12 +90,15 @@ impl<R: Receiver> Namespace<R> {
         }
         if state.listeners == 0 {
             let context = core::ptr::from_ref(self).cast();
-            // SAFETY: `close` drops the sockets and waits for a grace period, before the last
-            // listener, each of which has a reference to `self`, and before the namespace ends. The
-            // receiving function is in this module, whose unloading unregisters all namespaces.
-            let v4 = unsafe { EncapSocket::open_v4(net, R::PORT, receive::<R>, context) }?;
-            // SAFETY: As above.
-            let v6 = match unsafe { EncapSocket::open_v6(net, R::PORT, receive::<R>, context) } {
+            let open = |version| {
+                // SAFETY: `close` drops the sockets and waits for a grace period, before the last
+                // listener, each of which has a reference to `self`, and before the namespace ends.
+                // The receiving function is in this module, whose unloading unregisters all
+                // namespaces.
+                unsafe { EncapSocket::open(net, version, R::PORT, receive::<R>, context) }
+            };
+            let v4 = open(Version::V4)?;
+            let v6 = match open(Version::V6) {
                 Ok(socket) => Some(socket),
                 // IPv6 is switched off, or not there.
                 Err(error) if error.to_errno() == -(b::EAFNOSUPPORT as c_int) => None,

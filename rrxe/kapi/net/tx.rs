@@ -170,14 +170,13 @@ impl TxPacket {
         // SAFETY: The buffer has no route yet. The route stays valid for the read section; whoever
         // keeps the buffer for longer takes a reference.
         unsafe { b::helpers::skb_dst_set_noref(skb, dst) };
-        let sent = match self.version {
-            // SAFETY: The namespace is alive in this read section. The buffer is ours, and given up
-            // here: a packet of that version with its route and headers.
-            Version::V4 => unsafe { b::ip_local_out(net, ptr::null_mut(), skb) },
-            // SAFETY: Likewise.
-            Version::V6 => unsafe { b::ip6_local_out(net, ptr::null_mut(), skb) },
+        let output: unsafe extern "C" fn(_, _, _) -> _ = match self.version {
+            Version::V4 => b::ip_local_out,
+            Version::V6 => b::ip6_local_out,
         };
-        match sent {
+        // SAFETY: The namespace is alive in this read section. The buffer is ours, and given up
+        // here: a packet of that version with its route and headers.
+        match unsafe { output(net, ptr::null_mut(), skb) } {
             0 => Ok(()),
             1 => Err(SendError::Dropped),
             2 => Err(SendError::Congested),

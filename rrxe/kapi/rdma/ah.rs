@@ -148,7 +148,7 @@ pub(crate) trait AddressHandle<P: Provider<Ah = Self>>: Sized + Send + Sync {
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn create_user<P: Provider>(
     ah: *mut b::ib_ah,
     init: *mut b::rdma_ah_init_attr,
@@ -170,7 +170,7 @@ pub(super) unsafe extern "C" fn create_user<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(ah: *mut b::ib_ah, _flags: u32) -> c_int {
     // SAFETY: This is the destroy operation.
     unsafe { Ah::<P>::destroy(ah, drop) };

@@ -108,16 +108,8 @@ impl CqNotify {
         let Some(cq) = *target else {
             return;
         };
-        let cq = cq.as_ptr();
-        // SAFETY: The queue is valid while the target is set, which we hold the lock of, and
-        // its handler is set before its creation.
-        let Some(handler) = (unsafe { (*cq).comp_handler }) else {
-            return;
-        };
-        // SAFETY: As above.
-        let context = unsafe { (*cq).cq_context };
-        // SAFETY: The handler takes its queue and its own context, in any context.
-        unsafe { handler(cq, context) };
+        // SAFETY: The queue is valid while the target is set, which we hold the lock of.
+        unsafe { b::helpers::ib_cq_notify(cq.as_ptr()) };
     }
 }
 
@@ -150,7 +142,7 @@ impl Drop for NotifyOwner {
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn create<P: Provider>(
     cq: *mut b::ib_cq,
     attr: *const b::ib_cq_init_attr,
@@ -196,7 +188,7 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(
     cq: *mut b::ib_cq,
     _udata: *mut b::ib_udata,
@@ -210,7 +202,7 @@ pub(super) unsafe extern "C" fn destroy<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn resize<P: Provider>(
     cq: *mut b::ib_cq,
     entries: c_uint,
@@ -239,7 +231,7 @@ pub(super) unsafe extern "C" fn resize<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn arm<P: Provider>(
     cq: *mut b::ib_cq,
     flags: b::ib_cq_notify_flags,

@@ -14,7 +14,7 @@ use crate::kapi::{
     net::netdev::NetDevice, //
 };
 use core::{
-    mem::MaybeUninit,
+    mem::ManuallyDrop,
     ops::Deref,
     ptr::NonNull, //
 };
@@ -100,12 +100,12 @@ impl IbDevice {
 ///
 /// # Invariants
 ///
-/// `data` is initialized. A `&Device` exists only before `dealloc_driver()`, which the core
-/// calls when no operation runs and no object is left.
+/// A `&Device` exists only from when `data` has been written on to `dealloc_driver()`, which the
+/// core calls when no operation runs and no object is left.
 #[repr(C)]
 pub(crate) struct Device<P: Provider> {
     ib: IbDevice,
-    data: MaybeUninit<Arc<P::Device>>,
+    data: ManuallyDrop<Arc<P::Device>>,
 }
 
 impl<P: Provider> Device<P> {
@@ -126,13 +126,12 @@ impl<P: Provider> Device<P> {
         // SAFETY: By the requirements.
         let place = unsafe { &raw mut (*this).data };
         // SAFETY: As above.
-        unsafe { place.write(MaybeUninit::new(data)) };
+        unsafe { place.write(ManuallyDrop::new(data)) };
     }
 
     /// The driver's value. It may be kept for longer than the device.
     pub(crate) fn data(&self) -> &Arc<P::Device> {
-        // SAFETY: Initialized by the type invariant.
-        unsafe { self.data.assume_init_ref() }
+        &self.data
     }
 }
 
@@ -235,7 +234,7 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query<P: Provider>(
     ib: *mut b::ib_device,
     attr: *mut b::ib_device_attr,
@@ -291,14 +290,12 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(ib: *mut b::ib_device) {
     // SAFETY: The core passes a device that is still there.
     let data = unsafe { &raw const (*ib.cast::<Device<P>>()).data };
     // SAFETY: As above. It is read once, as this is the last operation.
-    let data = unsafe { data.read() };
-    // SAFETY: Initialized by the type invariant.
-    drop(unsafe { data.assume_init() });
+    drop(ManuallyDrop::into_inner(unsafe { data.read() }));
     // SAFETY: The core still has a reference.
     unsafe { IbDevice::from_raw(ib) }.gone.store(true, Release);
 }

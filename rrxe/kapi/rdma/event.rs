@@ -81,7 +81,7 @@ pub(crate) unsafe trait EventSource: 'static {
 }
 
 macro_rules! event_source {
-    ($name:ident, $event:ident, $raw:ident.$context:ident, $element:ident) => {
+    ($name:ident: $raw:ident, $event:ident, $deliver:path) => {
         /// Marks what the events come from.
         pub(crate) struct $name;
 
@@ -96,32 +96,15 @@ macro_rules! event_source {
             }
 
             unsafe fn deliver(raw: NonNull<b::$raw>, code: b::ib_event_type) {
-                let raw = raw.as_ptr();
-                // SAFETY: The object is valid, and its handler is set before its creation.
-                let Some(handler) = (unsafe { (*raw).event_handler }) else {
-                    return;
-                };
-                // SAFETY: As above.
-                let device = unsafe { (*raw).device };
-                // SAFETY: As above.
-                let context = unsafe { (*raw).$context };
-                let mut event = b::ib_event {
-                    device,
-                    event: code,
-                    ..Default::default()
-                };
-                // SAFETY: All members of the union are plain data.
-                let element = unsafe { event.element.$element.as_mut() };
-                *element = raw;
-                // SAFETY: Handlers take an event of their object and their own context.
-                unsafe { handler(&mut event, context) };
+                // SAFETY: The object is valid by the requirements.
+                unsafe { $deliver(raw.as_ptr(), code) };
             }
         }
     };
 }
 
-event_source!(QpSource, QpEvent, ib_qp.qp_context, qp);
-event_source!(CqSource, CqEvent, ib_cq.cq_context, cq);
+event_source!(QpSource: ib_qp, QpEvent, b::helpers::ib_qp_deliver);
+event_source!(CqSource: ib_cq, CqEvent, b::helpers::ib_cq_deliver);
 
 /// Events on their way to the handler.
 ///

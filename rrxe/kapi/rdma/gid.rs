@@ -27,7 +27,11 @@ use kernel::{
 #[repr(transparent)]
 pub(crate) struct GidAttr(Opaque<b::ib_gid_attr>);
 
-counted!(GidAttr(ib_gid_attr), b::rdma_hold_gid_attr, b::rdma_put_gid_attr);
+counted!(
+    GidAttr(ib_gid_attr),
+    b::rdma_hold_gid_attr,
+    b::rdma_put_gid_attr
+);
 
 impl GidAttr {
     /// # Safety

@@ -87,7 +87,7 @@ impl Drop for LinkRegistration {
 ///
 /// # Safety
 ///
-/// To be called with a name and a netdev that stay valid meanwhile.
+/// To be called by the RDMA core, with a name and a netdev that stay valid meanwhile.
 unsafe extern "C" fn newlink<P: Provider>(
     name: *const c_char,
     netdev: *mut b::net_device,

@@ -129,7 +129,7 @@ impl Drop for Mapping {
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn mmap(
     context: *mut b::ib_ucontext,
     vma: *mut b::vm_area_struct,
@@ -152,7 +152,7 @@ pub(super) unsafe extern "C" fn mmap(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn free(entry: *mut b::rdma_user_mmap_entry) {
     // SAFETY: All entries are the first member of a boxed `Entry`, and this was the last
     // reference.

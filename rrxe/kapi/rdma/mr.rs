@@ -59,7 +59,7 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn reg_user<P: Provider>(
     pd: *mut b::ib_pd,
     start: u64,
@@ -101,7 +101,7 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dereg<P: Provider>(
     mr: *mut b::ib_mr,
     _udata: *mut b::ib_udata,

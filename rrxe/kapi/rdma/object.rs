@@ -16,7 +16,7 @@ use super::{
 };
 use crate::kapi::bindings as b;
 use core::{
-    mem::MaybeUninit,
+    mem::ManuallyDrop,
     ops::Deref, //
 };
 use kernel::{
@@ -70,11 +70,11 @@ pub(super) struct Body<D, H> {
 /// # Invariants
 ///
 /// A `&Object` exists only between the end of the create operation and the start of the
-/// destroy operation of the object. In that time `body` is initialized and never written.
+/// destroy operation of the object. In that time `body` holds a value that no one writes to.
 #[repr(C)]
 pub(crate) struct Object<P: Provider, K: Kind<P>> {
     raw: Opaque<K::Raw>,
-    body: MaybeUninit<Body<K::Data, K::Handles>>,
+    body: ManuallyDrop<Body<K::Data, K::Handles>>,
 }
 
 impl<P: Provider, K: Kind<P>> Object<P, K> {
@@ -117,10 +117,10 @@ impl<P: Provider, K: Kind<P>> Object<P, K> {
         let this = raw.cast::<Self>();
         // SAFETY: The object is valid until its destroy operation returns.
         let body = unsafe { &raw const (*this).body };
-        // SAFETY: As above. It is read once, as the object is destroyed once.
+        // SAFETY: The create operation has written it. It is read once, as the object is destroyed
+        // once.
         let body = unsafe { body.read() };
-        // SAFETY: By the type invariant the body is initialized.
-        let Body { data, handles } = unsafe { body.assume_init() };
+        let Body { data, handles } = ManuallyDrop::into_inner(body);
         end(data);
         drop(handles);
     }
@@ -136,7 +136,7 @@ impl<P: Provider, K: Kind<P>> Object<P, K> {
         // SAFETY: The caller gives us the memory behind the C structure to write to.
         let body = unsafe { &raw mut (*this).body };
         // SAFETY: As above.
-        unsafe { body.write(MaybeUninit::new(Body { data, handles })) };
+        unsafe { body.write(ManuallyDrop::new(Body { data, handles })) };
     }
 
     /// Converts a pointer from the RDMA core.
@@ -152,7 +152,7 @@ impl<P: Provider, K: Kind<P>> Object<P, K> {
 
     /// Returns the owning ends of the handles that the driver got.
     pub(super) fn handles(&self) -> &K::Handles {
-        &self.body().handles
+        &self.body.handles
     }
 
     /// Returns the device that the object belongs to.
@@ -160,18 +160,13 @@ impl<P: Provider, K: Kind<P>> Object<P, K> {
         // SAFETY: By the type invariant the object is set up.
         unsafe { K::device(self.raw.get()) }
     }
-
-    fn body(&self) -> &Body<K::Data, K::Handles> {
-        // SAFETY: Initialized and unchanging by the type invariant.
-        unsafe { self.body.assume_init_ref() }
-    }
 }
 
 impl<P: Provider, K: Kind<P>> Deref for Object<P, K> {
     type Target = K::Data;
 
     fn deref(&self) -> &Self::Target {
-        &self.body().data
+        &self.body.data
     }
 }
 

@@ -6,10 +6,17 @@
 //!
 //! # Safety
 //!
-//! All of them are to be called as the documentation of [`struct ib_device_ops`] and the core's
-//! own use of it have it, for a device that has this table. So arguments are valid for as long
-//! as the call, and what they point to belongs to the device. Operations that make an object
-//! are called once for it, before all others, and those that destroy it once, after all others.
+//! They are to be called by the RDMA core only, for a device that has this table, as the
+//! documentation of [`struct ib_device_ops`] and the core's own use of it have it. They rely on
+//! this in particular:
+//!
+//! - Arguments are valid during the call. Structures to be filled in, and those of an object that
+//!   is being made, are no one else's meanwhile. `udata` is null if the caller is in the kernel.
+//! - The members of an object that say what it belongs to are set before the operation that makes
+//!   it. All of that was made by operations of this table, and outlives the object.
+//! - The operation that makes an object is called once, with the size of memory that the table
+//!   says, before all others of the object; the one that destroys it once, after all others have
+//!   returned, and only if it was made. All others may run beside one another.
 //!
 //! Operations that are left out make the core refuse the corresponding verb with
 //! `EOPNOTSUPP`. Without `poll_cq`, `post_recv` and `get_dma_mr` the device is for user space

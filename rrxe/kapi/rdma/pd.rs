@@ -23,7 +23,7 @@ pub(crate) trait ProtectionDomain<P: Provider<Pd = Self>>: Sized + Send + Sync {
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn alloc<P: Provider>(
     pd: *mut b::ib_pd,
     udata: *mut b::ib_udata,
@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(
     pd: *mut b::ib_pd,
     _udata: *mut b::ib_udata,

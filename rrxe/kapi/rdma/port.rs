@@ -92,7 +92,7 @@ fn set_state(attr: &mut b::ib_port_attr, netdev: &NetDevice) {
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query<P: Provider>(
     ib: *mut b::ib_device,
     port: u32,
@@ -138,7 +138,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn immutable<P: Provider>(
     _ib: *mut b::ib_device,
     _port: u32,
@@ -159,7 +159,7 @@ pub(super) unsafe extern "C" fn immutable<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn link_layer(
     _ib: *mut b::ib_device,
     _port: u32,
@@ -171,7 +171,7 @@ pub(super) unsafe extern "C" fn link_layer(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query_pkey<P: Provider>(
     _ib: *mut b::ib_device,
     _port: u32,

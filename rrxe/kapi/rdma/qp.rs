@@ -210,7 +210,7 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn create<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_init_attr,
@@ -239,7 +239,7 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(
     qp: *mut b::ib_qp,
     _udata: *mut b::ib_udata,
@@ -253,7 +253,7 @@ pub(super) unsafe extern "C" fn destroy<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn modify<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_attr,
@@ -274,7 +274,7 @@ pub(super) unsafe extern "C" fn modify<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn query<P: Provider>(
     qp: *mut b::ib_qp,
     attr: *mut b::ib_qp_attr,
@@ -310,7 +310,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn post_send<P: Provider>(
     qp: *mut b::ib_qp,
     list: *const b::ib_send_wr,

@@ -23,7 +23,7 @@ pub(crate) trait UserContext<P: Provider<Context = Self>>: Sized + Send + Sync {
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn alloc<P: Provider>(
     context: *mut b::ib_ucontext,
     udata: *mut b::ib_udata,
@@ -40,7 +40,7 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(context: *mut b::ib_ucontext) {
     // SAFETY: This is the destroy operation.
     unsafe { Context::<P>::destroy(context, drop) };
@@ -58,5 +58,5 @@ pub(super) unsafe extern "C" fn dealloc<P: Provider>(context: *mut b::ib_ucontex
 ///
 /// # Safety
 ///
-/// To be called as [`ops`](super::ops) says.
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn disassociate(_context: *mut b::ib_ucontext) {}
