@@ -38,7 +38,7 @@ pub(crate) struct Headers {
     pub(crate) hop_limit: u8,
     /// Flow label, 20 bits; in IPv6 only.
     pub(crate) flow_label: u32,
-    /// Identification; in IPv4 only. See [`IpId`](super::ident::IpId).
+    /// Identification; in IPv4 only.
     pub(crate) id: u16,
     /// UDP source port.
     pub(crate) source_port: u16,

@@ -74,12 +74,15 @@ impl<P> PernetId<P> {
     ///
     /// # Safety
     ///
-    /// `net` must be valid, and the caller be one for whom `id` is right by the type invariants.
-    unsafe fn slot(&self, net: *const b::net) -> *mut *mut c_void {
+    /// `net` must be valid for the lifetime `'a`, and the caller be one for whom `id` is right by the type invariants.
+    unsafe fn slot<'a>(&self, net: *const b::net) -> &'a Atomic<*mut c_void> {
         // SAFETY: The caller promises that the number does not change.
         let id = unsafe { *self.id.get() };
         // SAFETY: The namespace is valid, and has memory for this number.
-        unsafe { b::helpers::net_generic(net, id) }.cast()
+        let slot = unsafe { b::helpers::net_generic(net, id) };
+        // SAFETY: The memory has the size and the alignment of a pointer, begins as null, and stays
+        // for as long as the namespace. Nobody but us uses it.
+        unsafe { Atomic::from_ptr(slot.cast()) }
     }
 }
 
@@ -171,8 +174,7 @@ impl<P: Pernet> Registration<P> {
         };
         // SAFETY: The core calls us, with the number known and the memory of the slot in place.
         let slot = unsafe { id.slot(net) };
-        // SAFETY: The slot is ours, and nobody reads it before the namespace is set up.
-        unsafe { slot.write(state) };
+        slot.store(state, ordering::Release);
         0
     }
 
@@ -188,10 +190,11 @@ impl<P: Pernet> Registration<P> {
         }
         // SAFETY: The core calls us, with the number known and the memory of the slot in place.
         let slot = unsafe { id.slot(net) };
-        // SAFETY: Nobody reads the slot any more: the count of the namespace is zero, or readers
-        // have been waited for by the drop of the registration.
-        let state = unsafe { slot.replace(ptr::null_mut()) };
-        // SAFETY: `init` put an `Arc` there, and it was taken out just now.
+        let state = slot.load(ordering::Acquire);
+        slot.store(ptr::null_mut(), ordering::Relaxed);
+        // SAFETY: `init` put an `Arc` there, and it was taken out just now. Nobody reads the slot any
+        // more: the count of the namespace is zero, or readers have been waited for by the drop of
+        // the registration.
         if let Some(state) = unsafe { <Arc<P> as ForeignOwnable>::try_from_foreign(state) } {
             state.exit();
         }
@@ -224,8 +227,7 @@ pub(crate) fn get<P: Pernet>(net: &Net) -> Option<Arc<P>> {
     // SAFETY: The namespace is in use, and the kind registered: unregistering waits for our RCU read
     // section before it goes on.
     let slot = unsafe { id.slot(net.as_ptr()) };
-    // SAFETY: The slot was written before the namespace could be used, and is not changed while it is.
-    let state = unsafe { slot.read() };
+    let state = slot.load(ordering::Acquire);
     if state.is_null() {
         return None;
     }
