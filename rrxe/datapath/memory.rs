@@ -181,7 +181,7 @@ impl<'a> Memory<'a> {
             va,
             len,
             |_, chunk: ChunkMut<'_>| {
-                let word = chunk.as_atomic().ok_or(EINVAL)?;
+                let word = chunk.into_atomic().ok_or(EINVAL)?;
                 original = match op {
                     AtomicOp::CompareSwap { compare, swap } => word.compare_swap(compare, swap),
                     AtomicOp::FetchAdd { add } => word.fetch_add(add),

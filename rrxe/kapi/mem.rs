@@ -108,7 +108,7 @@ impl<'a> ChunkMut<'a> {
     ///
     /// `None` unless it has eight bytes and their natural alignment.
     #[inline]
-    pub(crate) fn as_atomic(self) -> Option<AtomicWord<'a>> {
+    pub(crate) fn into_atomic(self) -> Option<AtomicWord<'a>> {
         let word = self.start.cast::<u64>();
         // INVARIANT: Eight bytes of a chunk, aligned.
         (self.len == size_of::<u64>() && word.is_aligned()).then_some(AtomicWord {

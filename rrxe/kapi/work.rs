@@ -108,9 +108,9 @@ impl<T: Run> Work<T> {
         key: Pin<&'static LockClassKey>,
     ) -> impl PinInit<Self> {
         let work = Opaque::ffi_init(move |slot| {
-            let (call, name, key) = (Some(Self::call as _), name.as_char_ptr(), key.as_ptr());
+            let (name, key) = (name.as_char_ptr(), key.as_ptr());
             // SAFETY: `slot` is valid for writes and pinned from now on; name and key are static.
-            unsafe { b::init_work_with_key(slot, call, false, name, key) }
+            unsafe { b::init_work_with_key(slot, Some(Self::call), false, name, key) }
         });
         // INVARIANT: The work is initialised, with that function.
         pin_init!(Self {

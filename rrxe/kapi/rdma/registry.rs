@@ -14,8 +14,8 @@
 //!
 //! # Locking
 //!
-//! `DEVICES` is taken with the core's lock of link types held for reading (`newlink`), or with
-//! none. Under it come the locks that the core takes to register a device and to wait for the end
+//! `DEVICES` is taken with the core's lock of link types, `link_ops_rwsem`, held for reading (by
+//! `newlink`) or with none. Under it come the locks that the core takes to register a device and to wait for the end
 //! of an unregistration: that of the device, those of its lists, RTNL. So no one who holds RTNL may
 //! take it, as notifiers of netdevs do, nor may operations of devices.
 

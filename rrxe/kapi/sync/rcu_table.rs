@@ -201,7 +201,10 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     ///
     /// For walks that sleep between their steps: start with zero, go on with the number found plus
     /// one. Objects that come and go meanwhile may or may not be seen. Any context.
-    #[expect(dead_code, reason = "for walks over all objects of a device, about to come")]
+    #[expect(
+        dead_code,
+        reason = "for walks over all objects of a device, about to come"
+    )]
     pub(crate) fn first_from(&self, from: u32) -> Option<(u32, Arc<T>)> {
         let mut at = index(from);
         let _guard = rcu::read_lock();
