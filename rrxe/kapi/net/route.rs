@@ -217,6 +217,11 @@ impl RouteCache {
         };
         Ok(self.route.insert(route))
     }
+
+    /// Forgets the route, so that nothing of the network is referenced. Any context.
+    pub(crate) fn clear(&mut self) {
+        self.route = None;
+    }
 }
 
 /// `address` as C keeps it.

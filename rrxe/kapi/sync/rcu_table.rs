@@ -176,8 +176,9 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
 
     /// Removes the object with number `id`, waits until no look-up can see it, and gives it back.
     ///
-    /// A number that is reserved has no object and stays reserved. Process context; sleeps, for an expedited RCU grace period, and must not be called in an RCU
-    /// read section. The number is free again before the wait.
+    /// A number that is reserved has no object and stays reserved. Process context; sleeps, for an
+    /// expedited RCU grace period, and must not be called in an RCU read section. The number is free
+    /// again before the wait.
     pub(crate) fn remove(&self, id: u32) -> Option<Arc<T>> {
         let entry = self.locked(|xa| {
             // SAFETY: `xa` is initialised, and may be read at any time.
@@ -192,8 +193,8 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             return None;
         }
         grace_period();
-        // SAFETY: The entry was the table's own `Arc`; erasing was under the lock, so nobody else has it.
-        // INVARIANT: No entry has it any more and a grace period has passed.
+        // SAFETY: The entry was the table's own `Arc`; erasing was under the lock, so nobody else has
+        // it. INVARIANT: No entry has it any more and a grace period has passed.
         Some(unsafe { <Arc<T> as ForeignOwnable>::from_foreign(entry) })
     }
 
@@ -201,10 +202,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     ///
     /// For walks that sleep between their steps: start with zero, go on with the number found plus
     /// one. Objects that come and go meanwhile may or may not be seen. Any context.
-    #[expect(
-        dead_code,
-        reason = "for walks over all objects of a device, about to come"
-    )]
     pub(crate) fn first_from(&self, from: u32) -> Option<(u32, Arc<T>)> {
         let mut at = index(from);
         let _guard = rcu::read_lock();
