@@ -138,7 +138,7 @@ fn send(
     let full = |_| Obstacle::Local(WcStatus::LocalLength);
     skb.append(header.as_bytes()).map_err(full)?;
     fill(&mut skb).map_err(Obstacle::Local)?;
-    skb.append_zeroed(header.pad().into()).map_err(full)?;
+    skb.append_zeroed(header.pad()).map_err(full)?;
 
     let Ok(mut packet) = skb.address(&headers, ICRC_LEN) else {
         return Ok(());
