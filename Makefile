@@ -16,7 +16,7 @@ CC := $(if $(filter default,$(origin CC)),$(shell sed -nE 's/^CONFIG_CC_VERSION_
 MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
 kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(if $(CC),CC=$(CC))
 
-.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check format demo check-kdir
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check format demo bench check-kdir
 
 all: modules
 
@@ -63,6 +63,9 @@ format: setup
 demo: vm-modules
 	@scripts/vm-suite.sh demo.sh
 
+bench: vm-modules
+	@scripts/bench.sh
+
 help:
 	@echo 'For the running kernel (or the one whose tree is KDIR):'
 	@echo '  make [KDIR=...]       build rrxe.ko into build/<kernel release>/'
@@ -77,6 +80,7 @@ help:
 	@echo '  make demo             show the module at work'
 	@echo '  make vm CMD=...       run a command in a VM that has the module'
 	@echo '  make shell            an interactive shell there'
+	@echo '  make bench            compare with rdma_rxe (ROUNDS=3, ICOUNT=1: count instructions)'
 	@echo '  make vm-modules       build rrxe.ko for the kernel of the VM'
 	@echo '  make setup            only set up'
 	@echo

@@ -55,6 +55,10 @@ impl Receiver for Ingress {
         }? Error)
     }
 
+    fn namespace_ends(&self) {
+        self.nodes.for_each(|node| node.forget_routes());
+    }
+
     fn receive(&self, packet: RxPacket) {
         let guard = rcu::read_lock();
         // A VLAN's packets are for the device below it.

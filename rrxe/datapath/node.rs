@@ -75,6 +75,14 @@ impl Node {
         &self.mrs
     }
 
+    /// Drops the routes that queue pairs have found. Process context, may sleep.
+    ///
+    /// A route must not outlive its network namespace, which a queue pair may: the network device
+    /// goes to another namespace when its own one ends.
+    pub(super) fn forget_routes(&self) {
+        self.qps.for_each(|qp| qp.forget_routes());
+    }
+
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
         self.rest.enqueue(rest);

@@ -92,6 +92,11 @@ impl Peer {
         headers
     }
 
+    /// Has the route looked up anew.
+    pub(super) fn forget_route(&mut self) {
+        self.route.clear();
+    }
+
     /// The route there. Errors as [`Route::lookup`].
     pub(super) fn route(&mut self, netdev: &NetDevice) -> Result<&Route> {
         self.route.get(netdev)

@@ -131,6 +131,12 @@ impl Qp {
         self.receive.update(self, change)
     }
 
+    /// Drops the routes that both sides have found. Process context, may sleep.
+    pub(super) fn forget_routes(&self) {
+        self.update_send(SendSide::forget_route);
+        self.update_receive(ReceiveSide::forget_route);
+    }
+
     /// Whether something went wrong that puts the queue pair in the error state.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Acquire)

@@ -159,6 +159,13 @@ impl ReceiveSide {
         }
     }
 
+    /// Has the route to the peer looked up anew.
+    pub(super) fn forget_route(&mut self) {
+        if let Phase::Running(running) | Phase::Flushing(Some(running)) = &mut self.phase {
+            running.peer.forget_route();
+        }
+    }
+
     /// Completes all receive work requests with an error, now and those posted later.
     pub(crate) fn enter_error(&mut self) {
         self.phase = match core::mem::replace(&mut self.phase, Phase::Idle) {

@@ -110,6 +110,16 @@ impl SendSide {
         }
     }
 
+    /// Has the route to the peer looked up anew.
+    pub(super) fn forget_route(&mut self) {
+        if let Some(Running {
+            peer: Some(peer), ..
+        }) = &mut self.running
+        {
+            peer.forget_route();
+        }
+    }
+
     /// Lets messages that have begun finish and no other begin; `tell` by an event when that is so.
     pub(crate) fn drain(&mut self, tell: bool) {
         if let Some(running) = &mut self.running {

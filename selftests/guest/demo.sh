@@ -71,9 +71,6 @@ demo link ib_write_lat -n 200 -s 64
 title "The same on one device (loopback)"
 demo loop ib_write_bw -n 200 -s 65536
 
-title "What the devices counted"
-show rdma statistic show link "$DEV_A/1"
-
 fabric_down
 
 title "RDMA WRITE with immediate, checked in every detail"

@@ -4,6 +4,7 @@
 """What goes wrong goes wrong as specified: the right status on both sides, the rest flushed in order,
 and a queue pair that recovers."""
 
+import contextlib
 import pathlib
 import sys
 import time
@@ -25,6 +26,7 @@ from rdma import (
     WR,
     Fabric,
     RcAttr,
+    RcQp,
     Remote,
     expect_none,
     pair,
@@ -321,6 +323,32 @@ def post_in_error(ends, queue):
         check_equal(statuses(poll_for(cq, 5, 3)), [(n, STATUS.WR_FLUSH_ERR) for n in numbers], "flushed")
 
 
+def flush_into_a_small_cq(ends):
+    """More receives than the completion queue has room for: they come back as room is made."""
+    with pair(*ends, recv_wr=255) as (qa, _):
+        qa.recv_cq.resize(15)
+        numbers = [qa.recv() for _ in range(200)]
+        qa.go(STATE.ERR)
+        time.sleep(0.3)
+        check_equal(statuses(poll_for(qa.recv_cq, 200)), [(n, STATUS.WR_FLUSH_ERR) for n in numbers], "flushed")
+
+
+def failure_before_rts(ends):
+    """A QP that fails while it may only receive flushes both queues, without being told to."""
+    with contextlib.closing(RcQp(ends[0])) as qa, contextlib.closing(RcQp(ends[1])) as qb:
+        here, there = qa.device.region(64), qb.device.region(64)
+        qa.connect(qb.peer)
+        qb.to_init()
+        qb.to_rtr(qa.peer)
+        received = qb.recv([there.sge()])
+        bad = qa.write([here.sge()], there.at()._replace(rkey=0))
+        check_equal(statuses(poll_for(qa.send_cq, 1)), [(bad, STATUS.REM_ACCESS_ERR)], "send completion")
+        check_equal(qb.state, STATE.ERR, "state")
+        check_equal(statuses(poll_for(qb.recv_cq, 1)), [(received, STATUS.WR_FLUSH_ERR)], "receive")
+        sent = qb.send([there.sge()])
+        check_equal(statuses(poll_for(qb.send_cq, 1)), [(sent, STATUS.WR_FLUSH_ERR)], "send")
+
+
 def unsignalled_flush(ends):
     """An error completes unsignalled work as well; success does not."""
     with pair(*ends, signal_all=False) as (qa, qb):
@@ -439,6 +467,8 @@ def register(suite, ends):
     add("modify to ERR flushes in order", flush_on_demand)
     add("send posted in ERR", post_in_error, "send")
     add("receive posted in ERR", post_in_error, "receive", rxe_differs="is not told of the receive")
+    add("flush into a small CQ", flush_into_a_small_cq, rxe_differs="overruns the CQ")
+    add("failure before RTS", failure_before_rts)
     add("unsignalled work completes in error only", unsignalled_flush)
     add("recovery through RESET", recovery)
     add("RESET while busy", reset_while_busy)

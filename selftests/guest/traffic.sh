@@ -23,6 +23,23 @@ add() {
 	ktap_add "$3 ${*:4} ($1, IPv$2)" measured "$@"
 }
 
+# usage: vlan_up NAMESPACE DEVICE NETDEV ADDRESS
+vlan_up() {
+	ip -n "$1" link add link "$3" name vlan5 type vlan id 5 &&
+		ip -n "$1" addr add "$4/24" dev vlan5 &&
+		ip -n "$1" link set vlan5 up &&
+		wait_for 10 have_gid "$2" "$4"
+}
+
+# Addresses of a VLAN are the device's below it, and its packets are tagged.
+over_vlan() {
+	local IP4_A=10.78.0.1 IP4_B=10.78.0.2 packets
+	vlan_up "$NS_A" "$DEV_A" "$IF_A" "$IP4_A" && vlan_up "$NS_B" "$DEV_B" "$IF_B" "$IP4_B" || return
+	perf_run link 4 "$@" || return
+	packets=$(in_b cat /sys/class/net/vlan5/statistics/rx_packets)
+	[[ $packets -gt 100 ]] || { echo "$packets packets have come over the VLAN"; return 1; }
+}
+
 for path in link loop; do
 	add $path 4 ibv_rc_pingpong -n 50 -s 4096 -m 1024
 	add $path 6 ibv_rc_pingpong -n 50 -s 4096 -m 1024 -e
@@ -48,6 +65,8 @@ add link 6 ib_write_lat -s 8192 -m 1024 -n 50 -I 0
 add link 4 ib_write_lat -s 1024 -n 50 --write_with_imm
 add link 4 ib_read_lat -s 4096 -n 50
 add link 6 ib_atomic_lat -n 50
+
+ktap_add "ibv_rc_pingpong over a VLAN" over_vlan ibv_rc_pingpong -n 50 -s 4096 -m 1024
 
 fabric_up 4200 || { echo "Bail out! the network does not come up"; exit 1; }
 ktap_run traffic "$@"

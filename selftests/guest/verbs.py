@@ -560,6 +560,13 @@ def query(a, b):
     qb.close()
 
 
+def query_signalling(a, b):
+    """Whether all sends are signalled is what it was created with."""
+    for all_ in (True, False):
+        with pair(a, b, signal_all=all_) as (qa, _):
+            check_equal(bool(qa.qp.query(ATTR.STATE)[1].sq_sig_all), all_, "sq_sig_all")
+
+
 def query_rd_atomic(a, b):
     """A depth that is no power of two comes back as it was set."""
     with pair(a, b, rd_atomic=3) as (qa, _):
@@ -693,6 +700,9 @@ def drain(a, b):
         check_equal([c.wr_id for c in qa.sent(1)], [number], "completions after resuming")
         qa.modify(ATTR.STATE | ATTR.EN_SQD_ASYNC_NOTIFY, qp_state=STATE.SQD, en_sqd_async_notify=1)
         check_equal(a.event(), EVENT.SQ_DRAINED, "event")
+        qa.go(STATE.RTS)
+        qa.go(STATE.SQD)
+        check_equal(a.event(0.3), None, "event though none was asked for this time")
         qa.go(STATE.RTS)
         workload.exercise(qa, qb, sizes=(64, 3000))
 
@@ -893,6 +903,7 @@ def main():
             add(f"QP {name} of {value}", bad_values, name, mask, value, rxe_differs=rxe_differs)
         add("QP path MTU beyond the active one", path_mtu_too_large, fabric, rxe_differs="accepts it")
         add("QP query", query)
+        add("QP query of signalling", query_signalling)
         add("QP query of rd_atomic depths", query_rd_atomic, rxe_differs="rounds them up")
         add("post too early", post_too_early)
         add("queue full", queue_full)

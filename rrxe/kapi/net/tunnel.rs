@@ -42,6 +42,12 @@ pub(crate) trait Receiver: Send + Sync + Sized + 'static {
     /// once, in an RCU read section and with no lock held. Called from the creation of the first
     /// [`Listener`] of the namespace to the drop of the last, or to the namespace's end.
     fn receive(&self, packet: RxPacket);
+
+    /// Lets go of all that belongs to the namespace, which ends: routes above all.
+    ///
+    /// Called in process context, once, after the last call of [`receive`](Self::receive) and after
+    /// the network devices have left the namespace. May sleep.
+    fn namespace_ends(&self);
 }
 
 /// What a network namespace has for receiver `R`.
@@ -152,6 +158,8 @@ impl<R: Receiver> Pernet for Namespace<R> {
         let mut state = self.state.lock();
         state.closed = true;
         Self::close(&mut state);
+        drop(state);
+        self.receiver.namespace_ends();
     }
 }
 

@@ -210,6 +210,18 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         Some((u32::try_from(at).ok()?, object.into()))
     }
 
+    /// Calls `visit` with each object, in the order of their numbers. Process context; `visit` may
+    /// sleep.
+    ///
+    /// Objects that come and go meanwhile may or may not be seen.
+    pub(crate) fn for_each(&self, visit: impl Fn(&T)) {
+        let mut from = Some(0);
+        while let Some((id, object)) = from.and_then(|from| self.first_from(from)) {
+            visit(&object);
+            from = id.checked_add(1);
+        }
+    }
+
     /// Runs `change` with the table locked.
     fn locked<R>(&self, change: impl FnOnce(*mut b::xarray) -> R) -> R {
         let xa = self.xa.get();
