@@ -22,7 +22,8 @@ module! {
 /// told of netdevs any more.
 struct Rrxe {
     _link: kapi::rdma::LinkRegistration,
-    _namespaces: Pin<KBox<kapi::net::Registration<kapi::net::Namespace<datapath::ingress::Ingress>>>>,
+    _namespaces:
+        Pin<KBox<kapi::net::Registration<kapi::net::Namespace<datapath::ingress::Ingress>>>>,
     _netdevs: Pin<KBox<kapi::net::Notifier<verbs::NetdevWatch>>>,
     _alone: Pin<KBox<kapi::module::Exclusion>>,
 }
