@@ -61,7 +61,7 @@ format: setup
 	@scripts/in-chroot.sh scripts/check-format.sh --fix
 
 demo: vm-modules
-	@NAME=demo scripts/vm.sh ./demo.sh
+	@scripts/vm-suite.sh demo.sh
 
 bench: vm-modules
 	@scripts/bench.sh

@@ -20,7 +20,19 @@ export RRXE_TREE RRXE_CACHE RRXE_SUITE RRXE_KERNEL CHROOT
 say() { printf '[%s] %s\n' "${0##*/}" "$*" >&2; }
 die() { say "error: $*"; exit 1; }
 
-# Run a command as root, through sudo where needed.
+# Run a command that may be silent for minutes, and tell meanwhile that it goes on.
+# A function does not stop at its first failure here.  usage: patiently WHAT COMMAND...
+patiently() {
+	local what=$1 began=$SECONDS ticker status=0
+	shift
+	while sleep 45 > /dev/null 2>&1 && kill -0 $$ 2>/dev/null; do say "$what: $((SECONDS - began)) s so far"; done &
+	ticker=$!
+	"$@" || status=$?
+	kill "$ticker"
+	wait "$ticker" 2>/dev/null || true
+	return "$status"
+}
+
 need_root() {
 	[[ $EUID -eq 0 ]] || die "this step needs root (chroot and mounts): run it with sudo -E"
 }

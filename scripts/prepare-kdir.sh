@@ -10,7 +10,7 @@
 # they are built once from the source package with the stock configuration; the
 # result is symbol for symbol the stock kernel's.  DIRECTORY/source is the
 # unpacked source, DIRECTORY/build the tree to use (KDIR), which is complete once
-# it holds the file .rrxe-ready.
+# it holds the file .rrxe-ready.  An interrupted run is taken up where it ended.
 
 . "$(dirname "$0")/common.sh"
 
@@ -24,7 +24,7 @@ unpack() {
 	say "unpacking the kernel source"
 	rm -rf "$source.new"
 	mkdir -p "$source.new"
-	tar -xf "$tarball" -C "$source.new" --strip-components=1
+	patiently unpacking tar -xf "$tarball" -C "$source.new" --strip-components=1
 	mv "$source.new" "$source"
 }
 
@@ -50,13 +50,13 @@ configure() {
 unpack
 check_rustc
 say "preparing the kernel tree (some minutes, once)"
-rm -rf "$build"
-mkdir "$build"
+mkdir -p "$build"
 cd "$build"
+rm -f .rrxe-ready
 cc=$(sed -nE 's/^CONFIG_CC_VERSION_TEXT="([^ ]+) .*/\1/p' "$headers/.config")
 make=(make -s -C "$source" "O=$build" "CC=$cc" "HOSTCC=$cc")
 configure
-"${make[@]}" "-j$(nproc)" prepare modules_prepare
+patiently "kernel tree" "${make[@]}" "-j$(nproc)" prepare modules_prepare
 [[ $(cat include/config/kernel.release) == "$release" ]] ||
 	die "the source package is $(cat include/config/kernel.release), the kernel $release"
 touch .rrxe-ready

@@ -3,9 +3,9 @@
 #
 # Run the tests and add them up: run-tests.sh all|check
 #
-# "check" is what needs no VM.  A failure does not end the run; the last line is
-# "N passed, N failed, N skipped", and the status tells if something failed.
-# RRXE_STEPS (a pattern) selects steps.  Logs: build/test/.
+# "check" is what needs no VM.  Cheap steps come first, and a failure does not end the
+# run; the last line is "N passed, N failed, N skipped", and the status tells if
+# something failed.  RRXE_STEPS (a pattern) selects steps.  Logs: build/test/.
 
 . "$(dirname "$0")/common.sh"
 
@@ -34,21 +34,40 @@ count_ktap() {
 	echo "$p" "$f" "$s"
 }
 
+# Where a step leaves its output.
+log_of() { echo "$LOGS/${1//[^a-zA-Z0-9._-]/-}.log"; }
+
+# The lines of a log that are likely to tell why.
+explain() {
+	{
+		grep -E "^(not ok|failed:|error|.*(FAILED|panicked))" "$1" | head -n 20 || true
+		echo ...
+		tail -n 15 "$1"
+	} | sed 's/^/        /'
+}
+
+# usage: logged LOG COMMAND...
+logged() {
+	local log=$1
+	shift
+	"$@" > "$log" 2>&1 < /dev/null
+}
+
 # usage: step NAME COUNTER COMMAND...
 step() {
 	local name=$1 counter=$2 log began=$SECONDS status=0 p f s
 	shift 2
 	[[ $name =~ ${RRXE_STEPS:-.} ]] || return 0
-	log=$LOGS/${name//[^a-zA-Z0-9._-]/-}.log
-	"$@" > "$log" 2>&1 < /dev/null || status=$?
+	log=$(log_of "$name")
+	patiently "$name" logged "$log" "$@" || status=$?
 	read -r p f s < <("count_$counter" "$log" "$status")
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 	if [[ $f -eq 0 ]]; then
-		printf 'ok      %-28s %4d s  %s passed, %s skipped\n' "$name" $((SECONDS - began)) "$p" "$s"
+		printf 'ok      %-32s %4d s  %s passed, %s skipped\n' "$name" $((SECONDS - began)) "$p" "$s"
 	else
-		printf 'FAILED  %-28s %4d s  %s passed, %s failed, %s skipped (status %s, %s)\n' \
+		printf 'FAILED  %-32s %4d s  %s passed, %s failed, %s skipped (status %s, %s)\n' \
 			"$name" $((SECONDS - began)) "$p" "$f" "$s" "$status" "${log#"$RRXE_TREE"/}"
-		{ grep -E "^(not ok|failed:|error|.*(FAILED|panicked))" "$log" | head -n 20 || true; echo ...; tail -n 15 "$log"; } | sed 's/^/        /'
+		explain "$log"
 	fi
 }
 
@@ -56,64 +75,81 @@ inside() { "$HERE/in-chroot.sh" "$@"; }
 
 # ---- the steps ----
 
-self_tests() {
-	"$HERE/dmesg-check" --self-test
-	"$HERE/self-test.sh"
-}
+self_tests() { "$HERE/dmesg-check" --self-test && "$HERE/self-test.sh"; }
 
 shell_check() { inside sh -c 'grep -lE "^#!/bin/(ba)?sh" scripts/* .ci/* selftests/guest/*.sh | xargs shellcheck -S warning -x -P SCRIPTDIR'; }
 
+# Every crate there is, so that a new one is not forgotten.
+crates() { find rrxe selftests -name Cargo.toml -not -path '*/target/*' -printf '%h\n' | LC_ALL=C sort; }
+
+# usage: cargo_in CRATE COMMAND [ARGUMENT]...
 # The lock file is left alone: the distribution's crates are of other versions than the registry's.
 cargo_in() {
-	local manifest=$1 command=$2
+	local crate=$1 command=$2
 	shift 2
 	RRXE_ENV="CARGO_TARGET_DIR" CARGO_TARGET_DIR=$RRXE_TREE/build/cargo \
-		inside cargo "$command" --quiet --manifest-path "$manifest" \
-		--config "resolver.lockfile-path='$RRXE_TREE/build/cargo/${manifest//\//-}/Cargo.lock'" "$@"
+		inside cargo "$command" --quiet --manifest-path "$crate/Cargo.toml" \
+		--config "resolver.lockfile-path='$RRXE_TREE/build/cargo/${crate//\//-}/Cargo.lock'" "$@"
 }
 
 # The simulator's own profile has the checks of the kernel, at full speed.
 cargo_test() {
 	local profile=()
-	grep -q '^\[profile.release\]' "$1" && profile=(--release)
-	RRXE_SCENARIOS=${RRXE_SCENARIOS:-20000} cargo_in "$1" test "${profile[@]}"
+	grep -q '^\[profile.release\]' "$1/Cargo.toml" && profile=(--release)
+	RRXE_SCENARIOS=${RRXE_SCENARIOS:-20000} cargo_in "$1" test --no-fail-fast "${profile[@]}"
 }
 
 build_module() { "$HERE/build-module.sh"; }
+
+# Here what the compilers warn of is an error, in Rust and in C.
 clippy_module() { "$HERE/build-module.sh" "MO=$RRXE_TREE/build/clippy" CLIPPY=1 W=e; }
 
 no_vm_steps() {
-	local manifest crate
+	local crate
 	step self-test plain self_tests
 	step shellcheck plain shell_check
-	step format plain inside scripts/check-format.sh
 	step lint plain "$HERE/lint.sh"
-	for manifest in rrxe/proto/Cargo.toml selftests/proto/*/Cargo.toml selftests/ring/Cargo.toml; do
-		crate=${manifest%/Cargo.toml}
-		step "host:$crate" cargo cargo_test "$manifest"
-		step "host-clippy:$crate" plain cargo_in "$manifest" clippy --all-targets -- -D warnings
-	done
+	step format plain inside scripts/check-format.sh
 	step module plain build_module
-	step clippy plain clippy_module
+	step clippy:module plain clippy_module
 	step layout plain inside scripts/layout-check.sh "build/$(kernel_release)"
+	for crate in $(crates); do
+		step "clippy:$crate" plain cargo_in "$crate" clippy --all-targets -- -D warnings
+		step "host:$crate" cargo cargo_test "$crate"
+	done
+}
+
+# Never with an older module than the sources make.
+vm_suite() { build_module && "$HERE/vm-suite.sh" "$1"; }
+
+# What a suite has captured, judged once more on this side, where there is tshark too.
+check_captures() {
+	local results
+	results=$(sed -n 's/.*; results in //p' "$(log_of "vm:$1")" | tail -n 1)
+	inside selftests/guest/lib/check_capture.py "$results"/out/*.pcap
 }
 
 vm_steps() {
 	local suite
-	if [[ ! -e build/$(kernel_release)/rrxe.ko ]]; then
-		step vm plain die "no module to test"
-		return
-	fi
+	step demo plain vm_suite demo.sh
 	for suite in $("$HERE/vm-suite.sh" --list); do
-		step "vm:$suite" ktap "$HERE/vm-suite.sh" "$suite"
+		step "vm:$suite" ktap vm_suite "$suite"
 	done
-	step demo plain make -s demo
+	step captures:wire.py plain check_captures wire.py
+}
+
+summary() {
+	echo "total $SECONDS s"
+	echo "$passed passed, $failed failed, $skipped skipped"
 }
 
 mkdir -p "$LOGS"
-"$HERE/setup.sh"
-no_vm_steps
-[[ ${1:-all} == check ]] || vm_steps
-echo "total $SECONDS s"
-echo "$passed passed, $failed failed, $skipped skipped"
-[[ $failed -eq 0 ]]
+if "$HERE/setup.sh"; then
+	no_vm_steps
+	[[ ${1:-all} == check ]] || vm_steps
+else
+	echo 'FAILED  setup'
+	failed=1
+fi
+summary
+[[ $failed -eq 0 && $((passed + skipped)) -gt 0 ]]

@@ -60,7 +60,7 @@ bootstrap() {
 	rm -rf --one-file-system "$new"
 	settings=$(mktemp)
 	apt_settings > "$settings"
-	mmdebstrap --mode=root --variant=apt --quiet \
+	patiently bootstrapping mmdebstrap --mode=root --variant=apt --quiet \
 		--aptopt="$settings" \
 		--keyring="$keyring" \
 		--dpkgopt='force-unsafe-io' \
@@ -89,7 +89,7 @@ share_network() {
 }
 
 apt_in_chroot() {
-	"$HERE/in-chroot.sh" env DEBIAN_FRONTEND=noninteractive INITRD=No apt-get -qq -y -o Dpkg::Use-Pty=0 "$@" > /dev/null
+	patiently "apt-get $1" "$HERE/in-chroot.sh" env DEBIAN_FRONTEND=noninteractive INITRD=No apt-get -qq -y -o Dpkg::Use-Pty=0 "$@" > /dev/null
 }
 
 # The releases on offer, oldest first (not the real-time and cloud flavours).

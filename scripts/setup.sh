@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Everything that is needed once: the chroot, the kernel tree, the guest's
-# root file system.  Idempotent, and quick when there is nothing to do.  Prints nothing then.
+# root file system.  Idempotent, quick and silent when there is nothing to do,
+# and may be interrupted at any time: what is complete is kept.
 
 . "$(dirname "$0")/common.sh"
 
@@ -21,7 +22,7 @@ setup_guest() {
 	guest=$(guest_dir)
 	if [[ ! -d $guest ]]; then
 		say "building the guest's root file system"
-		"$HERE/in-chroot.sh" "$HERE/build-guest.sh" "$(kernel_release)" "$guest.new"
+		patiently guest "$HERE/in-chroot.sh" "$HERE/build-guest.sh" "$(kernel_release)" "$guest.new"
 		mv "$guest.new" "$guest"
 	fi
 	# Forget what no branch has used for days.

@@ -196,11 +196,9 @@ impl Side for ReceiveSide {
         }
         let queue = &mut self.queue;
         let action = match arrival.headers() {
-            Some(headers) => {
-                running
-                    .responder
-                    .on_request(headers, queue, &mut running.saved)
-            }
+            Some(headers) => running
+                .responder
+                .on_request(headers, queue, &mut running.saved),
             None => running.responder.on_unknown_opcode(arrival.bth()),
         };
         let Action::Execute(task) = action else {

@@ -179,7 +179,10 @@ impl Side for SendSide {
             Placement::None | Placement::Dropped(_) => return,
             Placement::Read { wqe, offset, len } => {
                 let memory = qp.memory();
-                (wqe, memory.scatter(local_sges(ring, wqe), offset, arrival.payload(len)))
+                (
+                    wqe,
+                    memory.scatter(local_sges(ring, wqe), offset, arrival.payload(len)),
+                )
             }
             Placement::Atomic { wqe, original } => {
                 let memory = qp.memory();

@@ -67,13 +67,11 @@ pub(super) fn request(
                     .and_then(|part| skb.append(part).ok())
                     .ok_or(WcStatus::LocalLength)
             }
-            LocalData::Sges(sges) => memory.gather(
-                sges,
-                Access::NONE,
-                packet.offset,
-                packet.len,
-                |_, chunk| skb.append_chunk(chunk),
-            ),
+            LocalData::Sges(sges) => {
+                memory.gather(sges, Access::NONE, packet.offset, packet.len, |_, chunk| {
+                    skb.append_chunk(chunk)
+                })
+            }
         })
         .map_err(|error| error.at(packet.psn))?;
     }
@@ -90,9 +88,13 @@ pub(super) fn response(qp: &Qp, peer: &mut Peer, plan: &ResponsePlan) -> Result<
             ResponsePlan::Read(read) if packet.len != 0 => {
                 let va = read.va().wrapping_add(packet.offset.into());
                 memory
-                    .visit(read.rkey(), Access::REMOTE_READ, va, packet.len, |_, chunk| {
-                        skb.append_chunk(chunk)
-                    })
+                    .visit(
+                        read.rkey(),
+                        Access::REMOTE_READ,
+                        va,
+                        packet.len,
+                        |_, chunk| skb.append_chunk(chunk),
+                    )
                     .map_err(WcStatus::from)
             }
             _ => Ok(()),
@@ -134,11 +136,12 @@ fn send(
     let Ok(route) = peer.route(node.netdev()) else {
         return Ok(());
     };
-    let mut skb = TxSkb::new(route, header.packet_len(), GFP_ATOMIC).map_err(|_| Obstacle::NoRoom)?;
+    let mut skb =
+        TxSkb::new(route, header.packet_len(), GFP_ATOMIC).map_err(|_| Obstacle::NoRoom)?;
     let full = |_| Obstacle::Local(WcStatus::LocalLength);
     skb.append(header.as_bytes()).map_err(full)?;
     fill(&mut skb).map_err(Obstacle::Local)?;
-    skb.append_zeroed(header.pad().into()).map_err(full)?;
+    skb.append_zeroed(header.pad()).map_err(full)?;
 
     let Ok(mut packet) = skb.address(&headers, ICRC_LEN) else {
         return Ok(());

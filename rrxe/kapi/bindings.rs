@@ -12,6 +12,11 @@
     non_upper_case_globals
 )]
 #![allow(
+    clippy::borrow_as_ptr,
+    clippy::cast_lossless,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::undocumented_unsafe_blocks,
     dead_code,
     improper_ctypes,
     unnecessary_transmutes,

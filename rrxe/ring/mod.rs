@@ -25,10 +25,7 @@ mod invalid;
 mod shared;
 
 pub(crate) use self::{
-    abi::{
-        MmInfo,
-        Sge, //
-    },
+    abi::Sge,
     completion::{
         CompletionRing,
         Wc,

@@ -15,10 +15,10 @@ trap 'fabric_down; perf_done' EXIT
 
 # usage: bench NAME TOOL [OPTION]...
 bench() {
-	local name=$1 size iterations value unit
+	local name=$1 value unit
 	shift
 	perf_run link 4 "$@" > "$PERF_DIR/why" || { cat "$PERF_DIR/why"; exit 1; }
-	read -r size iterations value unit <<< "$(perf_figures)"
+	read -r _ _ value unit <<< "$(perf_figures)"
 	echo "$name|$value|$unit"
 }
 

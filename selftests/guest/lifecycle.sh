@@ -247,11 +247,10 @@ settled_memory() {
 	echo $(($(memory SUnreclaim) + $(memory VmallocUsed) + $(memory Percpu)))
 }
 
+# usage: one_cycle [PERFTEST...]
 one_cycle() {
 	modprobe "$MODULE" && fabric_up || return
-	if [[ $1 == traffic ]]; then
-		perf_run link 4 ib_write_bw -n 20 -s 16384 && perf_run link 6 ib_read_bw -n 20 -s 16384 || return
-	fi
+	[[ $# -eq 0 ]] || perf_run link "$@" -n 20 -s 16384 || return
 	fabric_down
 	nothing_left || return
 	[[ $(refcount) -eq 0 ]] || { echo "reference count $(refcount)"; return 1; }
@@ -259,13 +258,17 @@ one_cycle() {
 }
 
 load_cycles() {
-	local i before after bound=2048
+	local i before after bound=2048 writing=(4 ib_write_bw) reading=(6 ib_read_bw)
 	unload
 	# The first rounds fill caches.
-	for i in 1 2 3; do one_cycle traffic || return; done
+	one_cycle "${writing[@]}" && one_cycle "${reading[@]}" || return
 	before=$(settled_memory)
 	for i in {1..20}; do
-		if ((i % 5 == 0)); then one_cycle traffic; else one_cycle idle; fi || { echo "cycle $i"; return 1; }
+		case $i in
+		5 | 15) one_cycle "${writing[@]}" ;;
+		10 | 20) one_cycle "${reading[@]}" ;;
+		*) one_cycle ;;
+		esac || { echo "cycle $i"; return 1; }
 	done
 	after=$(settled_memory)
 	note "memory before $before KiB, after $after KiB"
