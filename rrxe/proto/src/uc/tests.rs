@@ -581,7 +581,51 @@ fn packets_of_another_service_are_no_requests() {
 
 // ---- both ----
 
+fn position() -> impl Strategy<Value = Position> {
+    prop::sample::select(vec![First, Middle, Last, Only])
+}
+
 proptest! {
+    /// Whatever the peer sends, each receive that is taken is completed once, and there is at most
+    /// one that waits for its message.
+    #[test]
+    fn no_packets_confuse_the_receives(
+        packets in prop::collection::vec(
+            (0..3_u8, position(), 0..4_u32, 0..3 * MTU, prop::bool::weighted(0.1)),
+            1..200,
+        ),
+    ) {
+        let mut rig = Receiving::new();
+        let (mut at, mut taken) = (0, 0);
+        for (verb, position, skipped, len, fails) in packets {
+            let request = match verb {
+                0 => send(position),
+                1 => write(position, len),
+                _ => write_imm(position, len),
+            };
+            at += skipped.saturating_sub(2) + 1;
+            rig.outcome = match fails {
+                true => Err(ExecError::RemoteAccess),
+                false => Ok(Done::default()),
+            };
+            let payload = if position.ends() { len % (MTU + 1) } else { MTU };
+            rig.receives.0 = vec![Take::Taken { capacity: 2 * u64::from(MTU) }];
+            let before = rig.completions.len();
+            let _ = rig.get(at, request, payload);
+            taken += 1 - rig.receives.0.len();
+            let completed = rig.completions.len() - before;
+            prop_assert!(completed <= 1);
+            let held = taken - rig.completions.len();
+            prop_assert!(held <= 1, "{} receives are held", held);
+        }
+        prop_assert!(rig.completions.iter().all(|done| done.status == OK));
+        let events = rig.events();
+        prop_assert_eq!(events, [Event::CommunicationEstablished]);
+        rig.side.enter_error();
+        let flushed = usize::from(rig.side.poll_flush().is_some());
+        prop_assert_eq!(taken, rig.completions.len() + flushed);
+    }
+
     /// Of messages of which packets are lost those arrive that are whole, each once and in order.
     #[test]
     fn whole_messages_arrive(
