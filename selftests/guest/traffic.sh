@@ -49,6 +49,7 @@ add link 4 ib_write_lat -s 1024 -n 50 --write_with_imm
 add link 4 ib_read_lat -s 4096 -n 50
 add link 6 ib_atomic_lat -n 50
 
+# Of what the other side waits for, no more packets than one turn sends: nothing makes good for a loss.
 for path in link loop; do
 	add $path 4 ibv_uc_pingpong -n 50 -s 4096 -m 1024
 	add $path 6 ib_send_bw -c UC -m 4096 -s 16384 -n 20
@@ -56,7 +57,7 @@ for path in link loop; do
 	add $path 6 ib_send_lat -c UC -s 4096 -m 1024 -n 50
 done
 add link 6 ib_send_bw -c UC -m 4096 -s 2048 -n 20 -e -b
-add link 4 ib_write_bw -c UC -m 1024 -s 8192 -n 50 --write_with_imm
+add link 4 ib_write_bw -c UC -m 1024 -s 8192 -n 20 --write_with_imm
 add link 6 ib_write_lat -c UC -s 64 -n 50 -I 64
 add link 4 ib_write_lat -c UC -s 4096 -m 1024 -n 50 --write_with_imm
 
