@@ -19,6 +19,7 @@ pub(crate) mod attachment;
 pub(crate) mod cq;
 mod flush;
 pub(crate) mod ingress;
+pub(crate) mod machine;
 mod memory;
 pub(crate) mod node;
 pub(crate) mod peer;

@@ -53,6 +53,8 @@ pub(crate) struct Qp {
     events: QpEvents,
     /// Whether something went wrong that puts the queue pair in the error state.
     failed: Atomic<bool>,
+    /// Whether a send request has failed that stops no more than the send queue: state SQE.
+    stalled: Atomic<bool>,
     /// Whether to tell when the first packet arrives: in state RTR only.
     is_news: Atomic<bool>,
     #[pin]
@@ -83,6 +85,7 @@ impl Qp {
                 node,
                 events,
                 failed: Atomic::new(false),
+                stalled: Atomic::new(false),
                 is_news: Atomic::new(false),
                 send <- Station::new(send, send_alarm, send_rest),
                 receive <- Station::new(receive, receive_alarm, receive_rest),
@@ -153,9 +156,28 @@ impl Qp {
         }
     }
 
+    /// Whether a send request has failed that stops no more than the send queue.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.load(Acquire)
+    }
+
+    /// Puts the queue pair in state SQE. The send side, whose machine flushes already, calls this.
+    pub(super) fn stall(&self) {
+        self.stalled.store(true, Release);
+    }
+
+    /// Leaves state SQE. Process context, may sleep.
+    pub(crate) fn restart(&self) {
+        self.update_send(|side| {
+            self.stalled.store(false, Release);
+            side.restart();
+        });
+    }
+
     /// Makes good what went wrong: the queue pair is reset. Both sides must be idle.
     pub(crate) fn forgive(&self) {
         self.failed.store(false, Release);
+        self.stalled.store(false, Release);
     }
 
     /// Whether to raise an event when the first packet arrives.

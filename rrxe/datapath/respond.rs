@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receive side of a queue pair: requests from the wire to the responder, its tasks to memory,
-//! its responses to the wire.
+//! The receive side of a queue pair: requests from the wire to the machine, its tasks to memory,
+//! responses to the wire.
 
 use super::{
     arrival::Arrival,
     cq::Cq,
     flush::Flush,
+    machine::{
+        Answering,
+        ReceiveMachine, //
+    },
     memory::Memory,
     peer::Peer,
     qp::Qp,
@@ -30,8 +34,6 @@ use core::time::Duration;
 use kernel::prelude::*;
 use rrxe_proto::{
     access::Access,
-    mtu::PathMtu,
-    psn::Psn,
     rc::{
         Action,
         Done,
@@ -41,7 +43,6 @@ use rrxe_proto::{
         ReceiveCompletion,
         ReceiveConfig,
         ReceiveSource,
-        Responder,
         ResponsePlan,
         Saved,
         Take,
@@ -71,7 +72,7 @@ pub(crate) struct ReceiveSide {
 /// The receive queue and the request taken from it.
 struct ReceiveQueue {
     ring: ReceiveRing,
-    /// The request that the responder has taken, if it has taken one.
+    /// The request that the machine has taken, if it has taken one.
     wqe: ReceiveWqe,
 }
 
@@ -87,8 +88,7 @@ enum Phase {
 
 /// What the receive side has once it may receive.
 struct Running {
-    responder: Responder,
-    saved: KVec<Saved>,
+    machine: ReceiveMachine,
     peer: Peer,
 }
 
@@ -118,37 +118,22 @@ impl ReceiveSide {
         }
     }
 
-    /// Begins to take requests of `peer`, with PSN `rq_psn` first. `saved` has room for as many
-    /// READs and atomics as the peer may have under way.
-    pub(crate) fn start(
-        &mut self,
-        peer: Peer,
-        mtu: PathMtu,
-        rq_psn: Psn,
-        config: ReceiveConfig,
-        saved: KVec<Saved>,
-    ) {
-        self.phase = Phase::Running(Running {
-            responder: Responder::new(mtu, rq_psn, config),
-            saved,
-            peer,
-        });
+    /// Begins to take requests of `peer` as `machine` says.
+    pub(crate) fn start(&mut self, peer: Peer, machine: ReceiveMachine) {
+        self.phase = Phase::Running(Running { machine, peer });
     }
 
     /// Changes the attributes of a side that receives.
     pub(crate) fn configure(&mut self, config: ReceiveConfig) {
         if let Phase::Running(running) = &mut self.phase {
-            running.responder.set_config(config);
+            running.machine.configure(config);
         }
     }
 
     /// Gives the side more room for READs and atomics, if `saved` has more.
-    pub(crate) fn enlarge_saved(&mut self, mut saved: KVec<Saved>) {
+    pub(crate) fn enlarge_saved(&mut self, saved: KVec<Saved>) {
         if let Phase::Running(running) = &mut self.phase {
-            if saved.len() > running.saved.len() {
-                running.responder.move_saved(&running.saved, &mut saved);
-                running.saved = saved;
-            }
+            running.machine.enlarge_saved(saved);
         }
     }
 
@@ -171,7 +156,7 @@ impl ReceiveSide {
         self.phase = match core::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle => Phase::Flushing(None),
             Phase::Running(mut running) => {
-                running.responder.enter_error();
+                running.machine.enter_error();
                 Phase::Flushing(Some(running))
             }
             flushing @ Phase::Flushing(_) => flushing,
@@ -195,17 +180,11 @@ impl Side for ReceiveSide {
             return;
         }
         let queue = &mut self.queue;
-        let action = match arrival.headers() {
-            Some(headers) => running
-                .responder
-                .on_request(headers, queue, &mut running.saved),
-            None => running.responder.on_unknown_opcode(arrival.bth()),
-        };
-        let Action::Execute(task) = action else {
+        let Action::Execute(task) = running.machine.on_arrival(arrival, queue) else {
             return;
         };
         let outcome = execute(&qp.memory(), queue, &task, arrival);
-        let completion = running.responder.commit(task, outcome, &mut running.saved);
+        let completion = running.machine.commit(task, outcome);
         if let Some(completion) = completion {
             self.complete(qp, &completion);
         }
@@ -213,7 +192,7 @@ impl Side for ReceiveSide {
 
     fn work(&mut self, qp: &Qp, budget: u32) -> Progress {
         if let Phase::Running(running) = &mut self.phase {
-            while let Some(event) = running.responder.poll_event() {
+            while let Some(event) = running.machine.poll_event() {
                 tell(qp, event);
             }
             if qp.has_failed() {
@@ -238,7 +217,7 @@ impl ReceiveSide {
         };
         let held = running
             .as_mut()
-            .and_then(|running| running.responder.poll_flush());
+            .and_then(|running| running.machine.poll_flush());
         if let Some(completion) = held {
             self.complete(qp, &completion);
         }
@@ -281,14 +260,14 @@ impl ReceiveSide {
 }
 
 impl Running {
-    /// Sends what the responder owes the peer.
+    /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
+        let ReceiveMachine::Rc(Answering { responder, saved }) = &mut self.machine else {
+            return Progress::Idle;
+        };
         let mut left = budget;
         while left != 0 {
-            let plan = self
-                .responder
-                .poll_transmit(left.min(BURST), &mut self.saved);
-            let Some(plan) = plan else {
+            let Some(plan) = responder.poll_transmit(left.min(BURST), saved) else {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
@@ -296,11 +275,11 @@ impl Running {
                 Ok(()) => (),
                 Err(transmit::Failure::Local(_)) => {
                     if let ResponsePlan::Read(read) = &plan {
-                        self.responder.fail_read(read, &mut self.saved);
+                        responder.fail_read(read, saved);
                     }
                 }
                 Err(transmit::Failure::Unsent(psn)) => {
-                    self.responder.unsent(&plan, psn, &mut self.saved);
+                    responder.unsent(&plan, psn, saved);
                     qp.wake_receive_in(UNSENT_DELAY);
                     return Progress::Idle;
                 }
@@ -339,7 +318,7 @@ fn execute(
     }
 }
 
-/// Passes on what the responder has to tell.
+/// Passes on what the machine has to tell.
 fn tell(qp: &Qp, event: Event) {
     match event {
         Event::CommunicationEstablished => return qp.tell_established(),

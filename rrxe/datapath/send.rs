@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send side of a queue pair: from the ring to the requester, from the requester to the wire,
+//! The send side of a queue pair: from the ring to the machine, from the machine to the wire,
 //! and from the responses to the completion ring.
 
 use super::{
     arrival::Arrival,
     cq::Cq,
     flush::Flush,
+    machine::SendMachine,
     peer::Peer,
     qp::Qp,
     station::{
@@ -33,16 +34,13 @@ use rrxe_proto::{
     rc::{
         Completion,
         Placement,
-        Requester,
         Response,
-        RetryLimit,
         SendConfig,
-        Window,
         WqeSeq, //
     },
     status::WcStatus,
     time::Instant,
-    timers::AckTimeout, //
+    uc::Sender, //
 };
 
 /// Packets of one plan.
@@ -59,7 +57,7 @@ pub(crate) struct SendSide {
 
 /// What the send side has once it may send.
 struct Running {
-    requester: Requester,
+    machine: SendMachine,
     /// Absent in a queue pair that went to the error state before it had a peer.
     peer: Option<Peer>,
     drain: Drain,
@@ -87,10 +85,10 @@ impl SendSide {
         }
     }
 
-    /// Begins to send to `peer`, with PSN `sq_psn` first, unless the queue pair has failed already.
-    pub(crate) fn start(&mut self, peer: Peer, mtu: PathMtu, sq_psn: Psn, config: SendConfig) {
+    /// Begins to send to `peer` as `machine` says, unless the queue pair has failed already.
+    pub(crate) fn start(&mut self, peer: Peer, machine: SendMachine) {
         self.running.get_or_insert_with(|| Running {
-            requester: Requester::new(mtu, sq_psn, config),
+            machine,
             peer: Some(peer),
             drain: Drain::No,
         });
@@ -99,7 +97,7 @@ impl SendSide {
     /// Changes the attributes of a side that sends.
     pub(crate) fn configure(&mut self, config: SendConfig) {
         if let Some(running) = &mut self.running {
-            running.requester.set_config(config);
+            running.machine.configure(config);
         }
     }
 
@@ -124,7 +122,7 @@ impl SendSide {
     pub(crate) fn drain(&mut self, tell: bool) {
         if let Some(running) = &mut self.running {
             running.drain = if tell { Drain::Tell } else { Drain::Quietly };
-            running.requester.drain();
+            running.machine.drain();
         }
     }
 
@@ -132,7 +130,15 @@ impl SendSide {
     pub(crate) fn resume(&mut self) {
         if let Some(running) = &mut self.running {
             running.drain = Drain::No;
-            running.requester.resume();
+            running.machine.resume();
+        }
+    }
+
+    /// Sends again what is posted from now on, after a request has failed.
+    pub(crate) fn restart(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.drain = Drain::No;
+            running.machine.restart();
         }
     }
 
@@ -140,14 +146,14 @@ impl SendSide {
     pub(crate) fn is_draining(&self) -> bool {
         self.running
             .as_ref()
-            .is_some_and(|running| !running.requester.is_drained())
+            .is_some_and(|running| !running.machine.is_drained())
     }
 
     /// Completes all requests with an error, now and those posted later.
     pub(crate) fn enter_error(&mut self) {
         let running = self.running.get_or_insert_with(Running::without_peer);
         running.drain = Drain::No;
-        running.requester.enter_error();
+        running.machine.enter_error();
     }
 
     /// Forgets all requests, without a completion.
@@ -160,8 +166,9 @@ impl SendSide {
 
 impl Side for SendSide {
     fn receive(&mut self, qp: &Qp, arrival: &Arrival) {
+        // Nobody answers on an unreliable connection.
         let Some(Running {
-            requester,
+            machine: SendMachine::Rc(requester),
             peer: Some(peer),
             ..
         }) = &mut self.running
@@ -202,11 +209,11 @@ impl Side for SendSide {
             return Progress::Idle;
         };
         let now = now();
-        running.requester.on_timeout(now);
+        running.machine.on_timeout(now);
         let fetched = running.fetch(&mut self.ring, budget);
         let sent = running.transmit(qp, &self.ring, now, budget);
         running.tell_drained(qp);
-        if let Some(deadline) = running.requester.next_deadline() {
+        if let Some(deadline) = running.machine.next_deadline() {
             qp.wake_send_at(deadline);
         }
         fetched.and(sent).and(self.complete(qp, budget))
@@ -225,7 +232,7 @@ impl SendSide {
                 qp.wake_send_in(self.flush.delay());
                 return Progress::Idle;
             }
-            let Some(completion) = running.requester.poll_completion(&self.ring) else {
+            let Some(completion) = running.machine.poll_completion(&self.ring) else {
                 return Progress::Idle;
             };
             let wc = work_completion(qp, &self.ring, &completion);
@@ -235,8 +242,10 @@ impl SendSide {
                 WcStatus::WrFlush => room = self.flush.post(&self.cq, wc),
                 WcStatus::Success if !completion.reported => (),
                 status => {
-                    if self.cq.post(wc).is_err() || status != WcStatus::Success {
+                    if self.cq.post(wc).is_err() {
                         qp.fail();
+                    } else if status != WcStatus::Success {
+                        running.machine.failed(qp);
                     }
                 }
             }
@@ -246,21 +255,11 @@ impl SendSide {
 }
 
 impl Running {
-    /// What a queue pair flushes with that cannot send yet. Nothing is sent, so that all that is
-    /// about sending does not matter.
+    /// What a queue pair flushes with that cannot send yet. Nothing is sent, so that the simplest
+    /// machine will do for all services.
     fn without_peer() -> Self {
-        let config = SendConfig {
-            timeout: AckTimeout::NEVER,
-            retry: RetryLimit::Finite(0),
-            rnr_retry: RetryLimit::Finite(0),
-            max_rd_atomic: 0,
-            window: Window {
-                bytes: 0,
-                packets: 0,
-            },
-        };
         Self {
-            requester: Requester::new(PathMtu::Mtu256, Psn::truncate(0), config),
+            machine: SendMachine::Uc(Sender::new(PathMtu::Mtu256, Psn::truncate(0))),
             peer: None,
             drain: Drain::No,
         }
@@ -272,30 +271,30 @@ impl Running {
             let Some(fetched) = ring.fetch() else {
                 return Progress::Idle;
             };
-            self.requester.post();
+            self.machine.post();
             if let Err(invalid) = fetched.validity {
-                self.requester.fail(fetched.seq, invalid.status());
+                self.machine.fail(fetched.seq, invalid.status());
             }
         }
         Progress::Busy
     }
 
-    /// Sends what the requester wants sent.
+    /// Sends what the machine wants sent.
     fn transmit(&mut self, qp: &Qp, ring: &SendRing, now: Instant, budget: u32) -> Progress {
         let Some(peer) = &mut self.peer else {
             return Progress::Idle;
         };
         let mut left = budget;
         while left != 0 {
-            let Some(plan) = self.requester.poll_transmit(now, left.min(BURST), ring) else {
+            let Some(plan) = self.machine.poll_transmit(now, left.min(BURST), ring) else {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
             match transmit::request(qp, peer, &plan, ring.local(plan.wqe())) {
                 Ok(()) => (),
-                Err(transmit::Failure::Local(status)) => self.requester.fail(plan.wqe(), status),
+                Err(transmit::Failure::Local(status)) => self.machine.fail(plan.wqe(), status),
                 Err(transmit::Failure::Unsent(psn)) => {
-                    self.requester.unsent(now, psn, ring);
+                    self.machine.unsent(now, psn, ring);
                     return Progress::Idle;
                 }
             }
@@ -304,7 +303,7 @@ impl Running {
     }
 
     fn tell_drained(&mut self, qp: &Qp) {
-        if self.drain == Drain::Tell && self.requester.is_drained() {
+        if self.drain == Drain::Tell && self.machine.is_drained() {
             self.drain = Drain::Quietly;
             qp.raise(QpEvent::SqDrained);
         }

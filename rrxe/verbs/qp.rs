@@ -7,7 +7,10 @@
 
 use super::{
     limits,
-    qp_attributes::Attributes,
+    qp_attributes::{
+        saved_for,
+        Attributes, //
+    },
     Provider, //
 };
 use crate::{
@@ -54,7 +57,6 @@ use kernel::{
 };
 use rrxe_proto::{
     opcode::Transport,
-    rc::Saved,
     state::{
         check_current,
         check_transition,
@@ -70,6 +72,7 @@ pub(crate) struct QueuePair {
     node: Arc<Node>,
     caps: QpCaps,
     signalling: Signalling,
+    service: Service,
     /// Whether requests may be posted to the send queue.
     may_send: Atomic<bool>,
     /// State and attributes; held for as long as they change.
@@ -91,7 +94,12 @@ impl rdma::QueuePair<Provider> for QueuePair {
         events: rdma::QpEvents,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self> {
-        if init.qp_type() != QpType::Rc || init.create_flags() != 0 || init.has_srq() {
+        let (service, transport) = match init.qp_type() {
+            QpType::Rc => (Service::Rc, Transport::Rc),
+            QpType::Uc => (Service::Uc, Transport::Uc),
+            _ => return Err(eopnotsupp()),
+        };
+        if init.create_flags() != 0 || init.has_srq() {
             return Err(eopnotsupp());
         }
         // Users in the kernel post by calls, for which there are no queues yet.
@@ -114,7 +122,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
             max_wr: caps.max_recv_wr,
             max_sge: caps.max_recv_sge,
         };
-        let send = SendRing::new(send_caps, Transport::Rc, signalling)?;
+        let send = SendRing::new(send_caps, transport, signalling)?;
         let receive = ReceiveRing::new(receive_caps)?;
         let caps = QpCaps {
             max_send_wr: send.caps().max_wr,
@@ -150,6 +158,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
             node,
             caps,
             signalling,
+            service,
             may_send: Atomic::new(false),
             control,
         })
@@ -175,7 +184,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
             .map_or(Some(from), QpState::from_ib)
             .ok_or(EINVAL)?;
         let mask = rrxe_proto::state::AttrMask::from_bits(change.mask());
-        check_transition(Service::Rc, from, to, mask).map_err(|_| EINVAL)?;
+        check_transition(self.service, from, to, mask).map_err(|_| EINVAL)?;
 
         let attributes = match to {
             QpState::Reset => Attributes::default(),
@@ -217,6 +226,9 @@ impl QueuePair {
         if self.qp.has_failed() {
             return QpState::Error;
         }
+        if self.qp.is_stalled() {
+            return QpState::Sqe;
+        }
         control.state
     }
 
@@ -250,6 +262,10 @@ impl QueuePair {
                 self.may_send.store(true, Relaxed);
                 self.start_sending(attributes)?;
             }
+            (QpState::Sqe, QpState::Rts) => {
+                self.change_running(from, to, attributes, change)?;
+                self.qp.restart();
+            }
             (QpState::Rts | QpState::Sqd, _) => {
                 self.change_running(from, to, attributes, change)?
             }
@@ -273,31 +289,16 @@ impl QueuePair {
     }
 
     fn start_receiving(&self, attributes: &Attributes) -> Result {
-        let places = usize::from(attributes.max_dest_rd_atomic).max(1);
-        let saved = KVec::from_elem(Saved::EMPTY, places, GFP_KERNEL)?;
+        let machine = attributes.receive_machine(self.service)?;
         let peer = self.peer(attributes)?;
-        self.qp.update_receive(|side| {
-            side.start(
-                peer,
-                attributes.path_mtu,
-                attributes.rq_psn,
-                attributes.receive_config(),
-                saved,
-            );
-        });
+        self.qp.update_receive(|side| side.start(peer, machine));
         Ok(())
     }
 
     fn start_sending(&self, attributes: &Attributes) -> Result {
         let peer = self.peer(attributes)?;
-        self.qp.update_send(|side| {
-            side.start(
-                peer,
-                attributes.path_mtu,
-                attributes.sq_psn,
-                attributes.send_config(),
-            );
-        });
+        let machine = attributes.send_machine(self.service);
+        self.qp.update_send(|side| side.start(peer, machine));
         Ok(())
     }
 
@@ -309,10 +310,7 @@ impl QueuePair {
         attributes: &Attributes,
         change: &QpModify<'_>,
     ) -> Result {
-        let saved = change
-            .max_dest_rd_atomic()
-            .map(|places| KVec::from_elem(Saved::EMPTY, places.max(1).into(), GFP_KERNEL))
-            .transpose()?;
+        let saved = change.max_dest_rd_atomic().map(saved_for).transpose()?;
         let peers = change
             .path()
             .map(|_| Ok::<_, Error>((self.peer(attributes)?, self.peer(attributes)?)))

@@ -8,12 +8,19 @@ use super::{
     device::active_mtu,
     limits, //
 };
-use crate::kapi::{
-    error::eopnotsupp,
-    net::NetDevice,
-    rdma::{
-        QpAttr,
-        QpModify, //
+use crate::{
+    datapath::machine::{
+        Answering,
+        ReceiveMachine,
+        SendMachine, //
+    },
+    kapi::{
+        error::eopnotsupp,
+        net::NetDevice,
+        rdma::{
+            QpAttr,
+            QpModify, //
+        },
     },
 };
 use kernel::prelude::*;
@@ -23,13 +30,21 @@ use rrxe_proto::{
     psn::Psn,
     rc::{
         ReceiveConfig,
+        Requester,
+        Responder,
         RetryLimit,
+        Saved,
         SendConfig,
         Window, //
     },
+    state::Service,
     timers::{
         AckTimeout,
         RnrTimer, //
+    },
+    uc::{
+        Receiver,
+        Sender, //
     },
     Qpn, //
 };
@@ -46,7 +61,7 @@ const WINDOW: Window = Window {
     packets: 128,
 };
 
-/// All attributes of a reliable connection that user space can set.
+/// All attributes of a connection that user space can set.
 #[derive(Clone, Debug)]
 pub(super) struct Attributes {
     pub(super) access: Access,
@@ -162,6 +177,27 @@ impl Attributes {
         }
     }
 
+    /// What a queue pair sends with.
+    pub(super) fn send_machine(&self, service: Service) -> SendMachine {
+        let (mtu, psn) = (self.path_mtu, self.sq_psn);
+        match service {
+            Service::Uc => SendMachine::Uc(Sender::new(mtu, psn)),
+            _ => SendMachine::Rc(Requester::new(mtu, psn, self.send_config())),
+        }
+    }
+
+    /// What a queue pair receives with. May sleep.
+    pub(super) fn receive_machine(&self, service: Service) -> Result<ReceiveMachine> {
+        let (mtu, psn) = (self.path_mtu, self.rq_psn);
+        Ok(match service {
+            Service::Uc => ReceiveMachine::Uc(Receiver::new(mtu, psn, self.access)),
+            _ => ReceiveMachine::Rc(Answering::new(
+                Responder::new(mtu, psn, self.receive_config()),
+                saved_for(self.max_dest_rd_atomic)?,
+            )),
+        })
+    }
+
     /// What the send side makes of them.
     pub(super) fn send_config(&self) -> SendConfig {
         SendConfig {
@@ -181,6 +217,12 @@ impl Attributes {
             access: self.access,
         }
     }
+}
+
+/// Storage for as many READs and atomics as a peer may have under way. May sleep.
+pub(super) fn saved_for(max_dest_rd_atomic: u8) -> Result<KVec<Saved>> {
+    let places = usize::from(max_dest_rd_atomic).max(1);
+    Ok(KVec::from_elem(Saved::EMPTY, places, GFP_KERNEL)?)
 }
 
 /// Puts `value` in `place`, if there is one.

@@ -68,5 +68,17 @@ add link 6 ib_atomic_lat -n 50
 
 ktap_add "ibv_rc_pingpong over a VLAN" over_vlan ibv_rc_pingpong -n 50 -s 4096 -m 1024
 
+# Of what the other side waits for, no more packets than one turn sends: nothing makes good for a loss.
+for path in link loop; do
+	add $path 4 ibv_uc_pingpong -n 50 -s 4096 -m 1024
+	add $path 6 ib_send_bw -c UC -m 4096 -s 16384 -n 20
+	add $path 4 ib_write_bw -c UC -m 1024 -s 8192 -n 50 -q 4
+	add $path 6 ib_send_lat -c UC -s 4096 -m 1024 -n 50
+done
+add link 6 ib_send_bw -c UC -m 4096 -s 2048 -n 20 -e -b
+add link 4 ib_write_bw -c UC -m 1024 -s 8192 -n 20 --write_with_imm
+add link 6 ib_write_lat -c UC -s 64 -n 50 -I 64
+add link 4 ib_write_lat -c UC -s 4096 -m 1024 -n 50 --write_with_imm
+
 fabric_up 4200 || { echo "Bail out! the network does not come up"; exit 1; }
 ktap_run traffic "$@"

@@ -298,7 +298,7 @@ def statuses(completions):
 
 @dataclasses.dataclass(frozen=True)
 class RcAttr:
-    """What an RC QP is created and connected with."""
+    """What a connected QP is created and connected with. An UC QP has no use for some of it."""
 
     mtu: int = 1024
     timeout: int = 14  # 67 ms
@@ -335,6 +335,11 @@ class RcQp:
     Its work requests are numbered; the posting functions return the number.
     """
 
+    TYPE = e.ibv_qp_type.IBV_QPT_RC
+    # What the transitions to RTR and RTS need besides what every connection has.
+    RTR = ATTR.MAX_DEST_RD_ATOMIC | ATTR.MIN_RNR_TIMER
+    RTS = ATTR.TIMEOUT | ATTR.RETRY_CNT | ATTR.RNR_RETRY | ATTR.MAX_QP_RD_ATOMIC
+
     def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None)):
         self.device, self.attr = device, attr
         self.psn = random.getrandbits(24) if psn is None else psn
@@ -348,7 +353,7 @@ class RcQp:
             max_inline_data=attr.inline,
         )
         init = QPInitAttr(
-            qp_type=e.ibv_qp_type.IBV_QPT_RC, scq=self.send_cq, rcq=self.recv_cq, cap=cap, sq_sig_all=attr.signal_all
+            qp_type=self.TYPE, scq=self.send_cq, rcq=self.recv_cq, cap=cap, sq_sig_all=attr.signal_all
         )
         self.qp = QP(device.pd, init)
         self.numbers = itertools.count(1)
@@ -393,9 +398,8 @@ class RcQp:
 
     def to_rtr(self, peer):
         """INIT to RTR."""
-        mask = ATTR.STATE | ATTR.AV | ATTR.PATH_MTU | ATTR.DEST_QPN | ATTR.RQ_PSN
         self.modify(
-            mask | ATTR.MAX_DEST_RD_ATOMIC | ATTR.MIN_RNR_TIMER,
+            ATTR.STATE | ATTR.AV | ATTR.PATH_MTU | ATTR.DEST_QPN | ATTR.RQ_PSN | self.RTR,
             qp_state=STATE.RTR,
             ah_attr=self.path_to(peer.gid),
             path_mtu=MTU[self.attr.mtu],
@@ -407,9 +411,8 @@ class RcQp:
 
     def to_rts(self):
         """RTR to RTS."""
-        mask = ATTR.STATE | ATTR.SQ_PSN | ATTR.TIMEOUT | ATTR.RETRY_CNT | ATTR.RNR_RETRY
         self.modify(
-            mask | ATTR.MAX_QP_RD_ATOMIC,
+            ATTR.STATE | ATTR.SQ_PSN | self.RTS,
             qp_state=STATE.RTS,
             sq_psn=self.psn,
             timeout=self.attr.timeout,
@@ -483,6 +486,13 @@ class RcQp:
         self.recv_cq.close()
 
 
+class UcQp(RcQp):
+    """One end of an unreliable connection."""
+
+    TYPE = e.ibv_qp_type.IBV_QPT_UC
+    RTR = RTS = 0
+
+
 def good(completions):
     """Completions, after it was seen that none is an error."""
     bad = [pair for pair in statuses(completions) if pair[1] != STATUS.SUCCESS]
@@ -491,10 +501,10 @@ def good(completions):
 
 
 @contextlib.contextmanager
-def pair(a, b, attr=RcAttr(), attr_b=None, **changes):
-    """Two connected RC QPs, of two devices or twice of the same one."""
+def pair(a, b, attr=RcAttr(), attr_b=None, kind=RcQp, **changes):
+    """Two connected QPs, of two devices or twice of the same one."""
     attr = attr.with_(**changes)
-    qa, qb = RcQp(a, attr), RcQp(b, attr_b or attr)
+    qa, qb = kind(a, attr), kind(b, attr_b or attr)
     try:
         qa.connect(qb.peer)
         qb.connect(qa.peer)

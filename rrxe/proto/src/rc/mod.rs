@@ -23,10 +23,12 @@
 //!   receives is told by an RNR NAK.
 //! - Packets after a gap are dropped, not kept: what is lost is sent again with all that follows.
 
+pub(crate) mod assembly;
 mod check;
 mod completer;
 mod cursor;
-mod plan;
+pub(crate) mod news;
+pub(crate) mod plan;
 mod replay;
 mod reply;
 mod request;
@@ -36,11 +38,11 @@ mod response;
 mod retry;
 mod saved;
 mod sender;
-mod task;
+pub(crate) mod task;
 mod window;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use self::{
     plan::{RequestPacket, RequestPlan},

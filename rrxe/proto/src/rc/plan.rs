@@ -12,7 +12,17 @@ use crate::{
         cursor::byte_offset,
         request::{Operation, Request, WqeSeq}, //
     },
-    wire::{AtomicEth, HeaderSpec, Kind, RcRequest, Reth, SendEnd, SendPart, WritePart},
+    wire::{
+        AtomicEth,
+        HeaderSpec,
+        Kind,
+        RcRequest,
+        Reth,
+        SendEnd,
+        SendPart,
+        UcRequest,
+        WritePart, //
+    },
 };
 
 /// Packets of one request to be sent in a row.
@@ -27,6 +37,14 @@ pub struct RequestPlan {
     first: u32,
     count: u32,
     ack_request: AckRequest,
+    service: Service,
+}
+
+/// What kind of connection a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Service {
+    Reliable,
+    Unreliable,
 }
 
 /// Whether the last packet of a plan asks for an acknowledgement. No other does.
@@ -40,7 +58,7 @@ pub(super) enum AckRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestPacket {
     /// What the packet is.
-    pub kind: RcRequest,
+    pub kind: Kind,
     /// Its PSN.
     pub psn: Psn,
     /// Where its payload starts in the message, in bytes.
@@ -72,7 +90,18 @@ impl RequestPlan {
             first,
             count,
             ack_request,
+            service: Service::Reliable,
         }
+    }
+
+    /// The same on an unreliable connection, or `None` if the operation is none for it.
+    pub(crate) fn unreliable(self) -> Option<Self> {
+        let plan = Self {
+            ack_request: AckRequest::No,
+            service: Service::Unreliable,
+            ..self
+        };
+        plan.packet(0).map(|_| plan)
     }
 
     /// The request.
@@ -119,7 +148,7 @@ impl RequestPlan {
         let packet = self.first.saturating_add(index);
         let offset = byte_offset(packet, self.mtu);
         let position = Position::of(packet, self.mtu.packets(len));
-        let kind = match self.request.operation() {
+        let request = match self.request.operation() {
             Operation::Send => send(position, SendEnd::Plain),
             Operation::SendImm(imm) => send(position, SendEnd::Imm(imm)),
             Operation::SendInv(key) => send(position, SendEnd::Invalidate(key)),
@@ -147,18 +176,22 @@ impl RequestPlan {
                 RcRequest::FetchAdd(AtomicEth::fetch_add(va, rkey, add))
             }
         };
-        let payload = match kind {
+        let payload = match request {
             RcRequest::Send(_) | RcRequest::Write(_) => self.mtu.payload_of(packet, len),
             _ => 0,
         };
+        let solicited = self.request.flags().solicited && completes_receive(&request);
         Some(RequestPacket {
-            kind,
+            kind: match self.service {
+                Service::Reliable => Kind::RcRequest(request),
+                Service::Unreliable => Kind::Uc(UcRequest::from_rc(&request)?),
+            },
             psn: self.psn.wrapping_add(index),
             offset,
             len: payload,
             ack_request: self.ack_request == AckRequest::Yes
                 && index.saturating_add(1) == self.count,
-            solicited: self.request.flags().solicited && completes_receive(&kind),
+            solicited,
         })
     }
 
@@ -175,7 +208,7 @@ impl RequestPacket {
             pkey,
             solicited: self.solicited,
             ack_request: self.ack_request,
-            ..HeaderSpec::new(Kind::RcRequest(self.kind), dest_qp, self.psn)
+            ..HeaderSpec::new(self.kind, dest_qp, self.psn)
         }
     }
 }

@@ -62,6 +62,9 @@ pub struct Requester {
     pub(super) mtu: PathMtu,
     pub(super) config: SendConfig,
     head: WqeSeq,
+    /// From `head` on, so many requests are of the time before a [restart](Self::restart), and
+    /// flushed.
+    stale: u32,
     /// All that lies behind is done.
     pub(super) acked: Cursor,
     /// Where sending goes on.
@@ -153,6 +156,7 @@ impl Requester {
             mtu,
             config,
             head: start.wqe,
+            stale: 0,
             acked: start,
             next: start,
             sent: start.psn,
@@ -211,6 +215,7 @@ impl Requester {
             return None;
         }
         let status = match self.failure {
+            _ if self.stale != 0 => WcStatus::WrFlush,
             Some(failure) if failure.wqe == wqe => {
                 self.enter_error();
                 failure.status
@@ -221,6 +226,7 @@ impl Requester {
             _ => return None,
         };
         self.head = wqe.next();
+        self.stale = self.stale.saturating_sub(1);
         Some(Completion {
             wqe,
             status,
@@ -281,6 +287,33 @@ impl Requester {
         self.pause = None;
         self.ack_deadline = None;
         self.undo = None;
+    }
+
+    /// Takes all that is sent for acknowledged: nobody will answer.
+    pub(crate) fn acknowledge_sent(&mut self) {
+        self.acked = self.next;
+        self.undo = None;
+        self.ack_deadline = None;
+        self.settle();
+    }
+
+    /// Ends the flushing after a request that failed, all before which is reported. What is posted
+    /// from now on is sent; what was posted before still is flushed.
+    pub(crate) fn restart(&mut self) {
+        let start = Cursor {
+            wqe: self.tail,
+            packet: 0,
+            ..self.next
+        };
+        self.stale = self.tail.get().wrapping_sub(self.head.get());
+        self.acked = start;
+        self.next = start;
+        self.sent = start.psn;
+        self.begun = start.wqe;
+        self.undo = None;
+        self.phase = Phase::Running;
+        self.gate = Gate::Open;
+        self.failure = None;
     }
 
     /// Starts the wait for an answer to the oldest packet, if there is one.

@@ -8,7 +8,8 @@ use crate::{
     mtu::PathMtu,
     psn::{Arrival, Msn, Psn},
     rc::{
-        check::Refusal,
+        assembly::{Assembly, Refusal},
+        news::News,
         plan::AckRequest,
         saved::Saved,
         task::{
@@ -18,16 +19,14 @@ use crate::{
             Effect,
             Event,
             ExecError,
-            Failure,
-            Message,
-            Receipt,
             ReceiveCompletion,
             ReceiveSource,
+            Step,
             Task,
             Verdict, //
         },
     },
-    status::{NakCode, WcOpcode, WcStatus},
+    status::NakCode,
     timers::RnrTimer,
     wire::{Bth, Headers, Kind, Syndrome}, //
 };
@@ -55,9 +54,7 @@ pub struct Responder {
     pub(super) expected: Psn,
     /// Messages completed.
     pub(super) msn: Msn,
-    pub(super) message: Message,
-    /// The receive work request in use.
-    pub(super) held: Option<Held>,
+    pub(super) assembly: Assembly,
     pub(super) phase: Phase,
     gap: Gap,
     pub(super) owed: Owed,
@@ -66,8 +63,7 @@ pub struct Responder {
     pub(super) executed: u64,
     /// No READ or atomic with a lower number has a response that is due.
     pub(super) due_from: u64,
-    contact: Contact,
-    failure: Option<Failure>,
+    news: News,
 }
 
 /// What happens to requests.
@@ -99,24 +95,6 @@ pub(super) enum Owed {
     Nak(Psn, Syndrome),
 }
 
-/// A receive work request that has been taken and not reported.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    /// Bytes of its memory.
-    pub(super) capacity: u64,
-    pub(super) opcode: WcOpcode,
-    /// What it completes with if the message does not complete.
-    pub(super) status: WcStatus,
-}
-
-/// Whether the first request has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Contact {
-    None,
-    Made,
-    Told,
-}
-
 impl Responder {
     /// A receive side that expects the PSN `rq_psn`.
     pub fn new(mtu: PathMtu, rq_psn: Psn, config: ReceiveConfig) -> Self {
@@ -125,15 +103,13 @@ impl Responder {
             config,
             expected: rq_psn,
             msn: Msn::ZERO,
-            message: Message::None,
-            held: None,
+            assembly: Assembly::new(mtu),
             phase: Phase::Running,
             gap: Gap::Untold,
             owed: Owed::Nothing,
             executed: 0,
             due_from: 0,
-            contact: Contact::None,
-            failure: None,
+            news: News::new(),
         }
     }
 
@@ -161,7 +137,7 @@ impl Responder {
                     self.not_ready();
                     Action::None
                 }
-                Err(Refusal::Fatal(verdict)) => {
+                Err(Refusal::Wrong(verdict)) => {
                     self.refuse(self.expected, verdict);
                     Action::None
                 }
@@ -204,16 +180,12 @@ impl Responder {
             self.owed = Owed::Ack;
         }
         match task.effect {
-            Effect::Continue(message) => {
+            Effect::Message(step) => {
                 self.expected = self.expected.next();
-                self.message = message;
-                None
-            }
-            Effect::Complete(receipt) => {
-                self.expected = self.expected.next();
-                self.msn = self.msn.next();
-                self.message = Message::None;
-                self.complete(receipt?)
+                if let Step::Complete(_) = step {
+                    self.msn = self.msn.next();
+                }
+                self.assembly.advance(step)
             }
             Effect::Respond(executed) => {
                 self.respond(executed, done, saved);
@@ -224,11 +196,7 @@ impl Responder {
 
     /// The next thing to tell the consumer.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if self.contact == Contact::Made {
-            self.contact = Contact::Told;
-            return Some(Event::CommunicationEstablished);
-        }
-        self.failure.take().map(Event::Failed)
+        self.news.poll()
     }
 
     /// Drops all requests from now on. A NAK that is the reason for it still goes out, with all
@@ -245,14 +213,7 @@ impl Responder {
         if self.phase == Phase::Running {
             return None;
         }
-        self.held.take().map(|held| ReceiveCompletion {
-            status: held.status,
-            opcode: held.opcode,
-            byte_len: 0,
-            imm: None,
-            invalidated: None,
-            solicited: false,
-        })
+        self.assembly.flush()
     }
 }
 
@@ -265,9 +226,7 @@ impl Responder {
         let arrival = psn.against(self.expected);
         match arrival {
             Arrival::Expected => {
-                if self.contact == Contact::None {
-                    self.contact = Contact::Made;
-                }
+                self.news.arrived();
                 self.gap = Gap::Untold;
                 if let Owed::Nak(..) = self.owed {
                     // It would have acknowledged what is before the PSN.
@@ -288,18 +247,6 @@ impl Responder {
         }
     }
 
-    /// Reports the receive work request in use.
-    fn complete(&mut self, receipt: Receipt) -> Option<ReceiveCompletion> {
-        self.held.take().map(|_| ReceiveCompletion {
-            status: WcStatus::Success,
-            opcode: receipt.opcode,
-            byte_len: receipt.byte_len,
-            imm: receipt.imm,
-            invalidated: receipt.invalidate,
-            solicited: receipt.solicited,
-        })
-    }
-
     fn not_ready(&mut self) {
         self.go_back(Syndrome::RnrNak(self.config.min_rnr_timer));
     }
@@ -311,9 +258,7 @@ impl Responder {
             return;
         }
         self.phase = Phase::Failing;
-        self.failure = Some(verdict.failure);
-        if let Some(held) = &mut self.held {
-            held.status = verdict.receive;
-        }
+        self.news.failed(verdict.failure);
+        self.assembly.spoil(verdict.receive);
     }
 }

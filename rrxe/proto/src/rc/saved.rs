@@ -32,7 +32,7 @@ pub(super) struct Entry {
 
 /// What was asked for, and what an atomic found.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Executed {
+pub(crate) enum Executed {
     Read {
         rkey: Key,
         va: u64,

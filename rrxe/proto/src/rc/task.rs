@@ -9,7 +9,7 @@ use crate::{
         saved::Executed, //
     },
     status::{NakCode, WcOpcode, WcStatus},
-    wire::AtomicEth, //
+    wire::{AtomicEth, Headers}, //
 };
 
 /// What a request packet leads to.
@@ -28,12 +28,17 @@ pub enum Action {
 /// Why a request packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discard {
-    /// It is no request on a reliable connection.
+    /// It is no request on a connection of this kind.
     NotRequest,
-    /// It came after a packet that is missing, of which the peer has been or will be told.
+    /// It came after a packet that is missing. On a reliable connection the peer has been told of
+    /// that, or will be.
     OutOfOrder,
     /// It asks again for a response that cannot be given again.
     UnknownDuplicate,
+    /// There is no receive work request, and the peer does not wait for one.
+    NotReady,
+    /// It cannot be executed, and the peer is not told.
+    Refused,
     /// The queue pair is in the error state.
     Closed,
 }
@@ -149,18 +154,25 @@ pub enum ExecError {
 
 /// What a task that was done leads to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Effect {
-    /// The message goes on.
-    Continue(Message),
-    /// The message is complete.
-    Complete(Option<Receipt>),
+pub(crate) enum Effect {
+    /// A packet of a message has been executed.
+    Message(Step),
     /// A response is due, and is kept for when it is asked for again.
     Respond(Executed),
 }
 
+/// How a packet changes the message that it is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// The message goes on.
+    Continue(Message),
+    /// The message is complete.
+    Complete(Option<Receipt>),
+}
+
 /// The message that a responder is in the middle of. There is at most one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// None: the next packet starts one.
     #[default]
     None,
@@ -172,7 +184,7 @@ pub(super) enum Message {
 
 /// What is still to arrive of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WriteRest {
+pub(crate) struct WriteRest {
     pub(super) rkey: Key,
     /// Address of the next byte.
     pub(super) va: u64,
@@ -184,7 +196,7 @@ pub(super) struct WriteRest {
 
 /// What the last packet of a message tells the receiver's completion.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Receipt {
+pub(crate) struct Receipt {
     pub(super) opcode: WcOpcode,
     pub(super) byte_len: u32,
     pub(super) imm: Option<Imm>,
@@ -193,6 +205,24 @@ pub(super) struct Receipt {
 }
 
 impl Task {
+    /// What the packet with `headers` leads to.
+    pub(crate) fn new(headers: &Headers, kind: TaskKind, effect: Effect) -> Self {
+        Self {
+            kind,
+            effect,
+            ack_request: if headers.ack_request() {
+                AckRequest::Yes
+            } else {
+                AckRequest::No
+            },
+        }
+    }
+
+    /// What follows when it is done.
+    pub(crate) fn effect(&self) -> Effect {
+        self.effect
+    }
+
     /// What to do with memory.
     pub fn kind(&self) -> TaskKind {
         self.kind
@@ -201,7 +231,7 @@ impl Task {
     /// The key to invalidate after that.
     pub fn invalidate(&self) -> Option<Key> {
         match self.effect {
-            Effect::Complete(Some(receipt)) => receipt.invalidate,
+            Effect::Message(Step::Complete(Some(receipt))) => receipt.invalidate,
             _ => None,
         }
     }
@@ -248,17 +278,17 @@ pub enum Failure {
 
 /// How the two sides learn of a failure.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Verdict {
+pub(crate) struct Verdict {
     /// For the peer.
     pub(super) nak: NakCode,
     /// For the receive work request in use, if there is one.
-    pub(super) receive: WcStatus,
+    pub(crate) receive: WcStatus,
     /// For the consumer.
-    pub(super) failure: Failure,
+    pub(crate) failure: Failure,
 }
 
 impl Verdict {
-    pub(super) const INVALID_REQUEST: Self = Self {
+    pub(crate) const INVALID_REQUEST: Self = Self {
         nak: NakCode::InvalidRequest,
         receive: WcStatus::WrFlush,
         failure: Failure::InvalidRequest,

@@ -342,6 +342,41 @@ impl ReadResponsePart {
 }
 
 impl UcRequest {
+    /// What does the same as `request` does on a reliable connection, or `None` if nothing does.
+    pub const fn from_rc(request: &RcRequest) -> Option<Self> {
+        Some(match *request {
+            RcRequest::Send(SendPart::First) => Self::Send(SendPart::First),
+            RcRequest::Send(SendPart::Middle) => Self::Send(SendPart::Middle),
+            RcRequest::Send(SendPart::Last(SendEnd::Plain)) => Self::Send(SendPart::Last(None)),
+            RcRequest::Send(SendPart::Last(SendEnd::Imm(imm))) => {
+                Self::Send(SendPart::Last(Some(imm)))
+            }
+            RcRequest::Send(SendPart::Only(SendEnd::Plain)) => Self::Send(SendPart::Only(None)),
+            RcRequest::Send(SendPart::Only(SendEnd::Imm(imm))) => {
+                Self::Send(SendPart::Only(Some(imm)))
+            }
+            RcRequest::Write(part) => Self::Write(part),
+            _ => return None,
+        })
+    }
+
+    /// What does the same on a reliable connection.
+    pub const fn to_rc(self) -> RcRequest {
+        const fn end(imm: Option<Imm>) -> SendEnd {
+            match imm {
+                Some(imm) => SendEnd::Imm(imm),
+                None => SendEnd::Plain,
+            }
+        }
+        match self {
+            Self::Send(SendPart::First) => RcRequest::Send(SendPart::First),
+            Self::Send(SendPart::Middle) => RcRequest::Send(SendPart::Middle),
+            Self::Send(SendPart::Last(imm)) => RcRequest::Send(SendPart::Last(end(imm))),
+            Self::Send(SendPart::Only(imm)) => RcRequest::Send(SendPart::Only(end(imm))),
+            Self::Write(part) => RcRequest::Write(part),
+        }
+    }
+
     /// The opcode.
     pub const fn opcode(&self) -> Opcode {
         match self {

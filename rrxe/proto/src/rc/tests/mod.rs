@@ -11,23 +11,45 @@ use crate::{
     opcode::MAX_HEADER_LEN,
     psn::Psn,
     qpn::Qpn,
+    rc::{ReceiveSource, Request, SendQueue, Take, WqeSeq},
     wire::{HeaderBuf, HeaderSpec, Headers, Kind}, //
 };
 
-const QPN: Qpn = Qpn::GSI;
+pub(crate) const QPN: Qpn = Qpn::GSI;
 
-fn psn(value: u32) -> Psn {
+/// Send work requests in the order of their numbers.
+pub(crate) struct Queue(pub(crate) Vec<Request>);
+
+impl SendQueue for Queue {
+    fn request(&self, wqe: WqeSeq) -> &Request {
+        &self.0[wqe.get() as usize]
+    }
+}
+
+/// Receive work requests by their capacities.
+pub(crate) struct Receives(pub(crate) Vec<Take>);
+
+impl ReceiveSource for Receives {
+    fn take(&mut self) -> Take {
+        if self.0.is_empty() {
+            return Take::Empty;
+        }
+        self.0.remove(0)
+    }
+}
+
+pub(crate) fn psn(value: u32) -> Psn {
     Psn::truncate(value)
 }
 
 /// The headers of a packet as its receiver reads them.
-fn headers(spec: &HeaderSpec, payload_len: u32) -> Headers {
+pub(crate) fn headers(spec: &HeaderSpec, payload_len: u32) -> Headers {
     let buf = HeaderBuf::new(spec, payload_len);
     let mut head = [0; MAX_HEADER_LEN];
     head[..buf.len()].copy_from_slice(buf.as_bytes());
     Headers::parse(&head[..buf.len()], buf.packet_len()).unwrap()
 }
 
-fn packet(kind: Kind, psn: Psn, payload_len: u32) -> Headers {
+pub(crate) fn packet(kind: Kind, psn: Psn, payload_len: u32) -> Headers {
     headers(&HeaderSpec::new(kind, QPN, psn), payload_len)
 }

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{headers, psn, QPN};
+use super::{headers, psn, Queue, QPN};
 use crate::{
     access::Access,
     key::{Imm, Key, Pkey},
@@ -28,11 +28,9 @@ use crate::{
         RetryLimit,
         Saved,
         SendConfig,
-        SendQueue,
         Take,
         TaskKind,
-        Window,
-        WqeSeq, //
+        Window, //
     },
     status::WcStatus,
     time::Instant,
@@ -91,14 +89,6 @@ impl Rng {
 struct Packet {
     headers: Headers,
     payload: Vec<u8>,
-}
-
-struct Queue(Vec<Request>);
-
-impl SendQueue for Queue {
-    fn request(&self, wqe: WqeSeq) -> &Request {
-        &self.0[wqe.get() as usize]
-    }
 }
 
 struct Receives {

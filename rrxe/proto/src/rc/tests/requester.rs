@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use super::psn;
+use super::{psn, Queue};
 use crate::{
     key::{Imm, Key},
     mtu::PathMtu,
@@ -23,14 +23,13 @@ use crate::{
         Response,
         RetryLimit,
         SendConfig,
-        SendQueue,
         Window,
         WqeSeq, //
     },
     status::{NakCode, WcStatus},
     time::Instant,
     timers::{AckTimeout, RnrTimer},
-    wire::{Aeth, RcRequest, Reth, SendEnd, SendPart, Syndrome, WritePart}, //
+    wire::{Aeth, Kind, RcRequest, Reth, SendEnd, SendPart, Syndrome, WritePart}, //
 };
 
 const FIRST: u32 = 100;
@@ -38,14 +37,6 @@ const KEY: Key = Key(0x1234);
 const VA: u64 = 0x10_0000;
 const MTU: u32 = 256;
 const TIMEOUT: Duration = Duration::from_nanos(4096 << 14);
-
-struct Queue(Vec<Request>);
-
-impl SendQueue for Queue {
-    fn request(&self, wqe: WqeSeq) -> &Request {
-        &self.0[wqe.get() as usize]
-    }
-}
 
 struct Rig {
     side: Requester,
@@ -452,7 +443,10 @@ fn a_message_of_2_gib_is_sent_to_its_end() {
     let last = last.unwrap();
     assert_eq!(count, 1 << 23);
     assert_eq!((last.offset, last.len), ((1 << 31) - MTU, MTU));
-    assert_eq!(last.kind, RcRequest::Write(WritePart::Last(None)));
+    assert_eq!(
+        last.kind,
+        Kind::RcRequest(RcRequest::Write(WritePart::Last(None)))
+    );
     assert_eq!(rig.statuses(), [OK]);
 }
 
@@ -652,7 +646,7 @@ fn a_gap_in_read_responses_is_asked_for_once_and_only_the_rest() {
     assert_eq!(again[0].psn, psn(FIRST + 1));
     assert_eq!(
         again[0].kind,
-        RcRequest::Read(Reth::new(VA + 256, KEY, 5 * MTU))
+        Kind::RcRequest(RcRequest::Read(Reth::new(VA + 256, KEY, 5 * MTU)))
     );
     // The end of the old stream.
     let _ = rig.read(FIRST + 5, Position::Last, MTU);
@@ -676,7 +670,7 @@ fn a_read_is_asked_for_again_from_its_last_packet() {
     rig.expire();
     assert_eq!(
         rig.send()[0].kind,
-        RcRequest::Read(Reth::new(VA + 512, KEY, 88))
+        Kind::RcRequest(RcRequest::Read(Reth::new(VA + 512, KEY, 88)))
     );
     assert_eq!(
         rig.read(FIRST + 2, Position::Only, 88),
@@ -852,7 +846,10 @@ fn a_sequence_nak_sends_again_from_its_psn() {
         assert_eq!((old.kind, old.psn), (new.kind, new.psn));
         assert_eq!((old.offset, old.len), (new.offset, new.len));
     }
-    assert_eq!(again[0].kind, RcRequest::Write(WritePart::Middle));
+    assert_eq!(
+        again[0].kind,
+        Kind::RcRequest(RcRequest::Write(WritePart::Middle))
+    );
     rig.ack(FIRST + 5);
     assert_eq!(rig.statuses(), [OK]);
 }
@@ -1132,7 +1129,10 @@ fn an_rnr_nak_in_the_middle_of_a_write_sends_only_the_rest_again() {
     rig.expire();
     let again = rig.send();
     assert_eq!(again.len(), 1);
-    assert_eq!(again[0].kind, RcRequest::Write(WritePart::Last(Some(imm))));
+    assert_eq!(
+        again[0].kind,
+        Kind::RcRequest(RcRequest::Write(WritePart::Last(Some(imm))))
+    );
     assert_eq!(again[0].offset, 512);
 }
 
@@ -1361,7 +1361,7 @@ fn header_specs_tell_all() {
     let headers = super::headers(&spec, packet.len);
     assert_eq!(
         *headers.kind(),
-        crate::wire::Kind::RcRequest(RcRequest::Send(SendPart::Only(SendEnd::Invalidate(KEY))))
+        Kind::RcRequest(RcRequest::Send(SendPart::Only(SendEnd::Invalidate(KEY))))
     );
     assert_eq!((headers.payload_len(), headers.pad()), (3, 1));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use super::{headers, packet, psn, QPN};
+use super::{headers, packet, psn, Receives, QPN};
 use crate::{
     access::Access,
     key::{Imm, Key},
@@ -16,7 +16,6 @@ use crate::{
         Failure,
         ReceiveCompletion,
         ReceiveConfig,
-        ReceiveSource,
         Responder,
         ResponsePacket,
         ResponsePlan,
@@ -46,18 +45,6 @@ const FIRST: u32 = 0xff_fff0;
 const KEY: Key = Key(0x4321);
 const VA: u64 = 0x7000;
 const MTU: u32 = 256;
-
-/// Receive work requests by their capacities.
-struct Receives(Vec<Take>);
-
-impl ReceiveSource for Receives {
-    fn take(&mut self) -> Take {
-        if self.0.is_empty() {
-            return Take::Empty;
-        }
-        self.0.remove(0)
-    }
-}
 
 struct Rig {
     side: Responder,

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The machines of the protocol that the sides of a queue pair run, by its service.
+//!
+//! What the services have in common is a function of both; what is of one only does nothing for the
+//! other.
+
+use super::{
+    arrival::Arrival,
+    qp::Qp, //
+};
+use kernel::prelude::*;
+use rrxe_proto::{
+    psn::Psn,
+    rc::{
+        Action,
+        Completion,
+        Discard,
+        Done,
+        Event,
+        ExecError,
+        ReceiveCompletion,
+        ReceiveConfig,
+        ReceiveSource,
+        RequestPlan,
+        Requester,
+        Responder,
+        Saved,
+        SendConfig,
+        SendQueue,
+        Task,
+        WqeSeq, //
+    },
+    status::WcStatus,
+    time::Instant,
+    uc::{
+        Receiver,
+        Sender, //
+    }, //
+};
+
+/// Does the same to a machine of either service.
+macro_rules! either {
+    ($machine:expr, $it:ident => $action:expr) => {
+        match $machine {
+            Self::Rc($it) => $action,
+            Self::Uc($it) => $action,
+        }
+    };
+}
+
+/// What decides about sending.
+pub(crate) enum SendMachine {
+    /// Of a reliable connection.
+    Rc(Requester),
+    /// Of an unreliable connection.
+    Uc(Sender),
+}
+
+impl SendMachine {
+    /// Changes attributes.
+    pub(super) fn configure(&mut self, config: SendConfig) {
+        match self {
+            Self::Rc(requester) => requester.set_config(config),
+            Self::Uc(_) => (),
+        }
+    }
+
+    /// Puts the queue pair in the state that the failure of a request leads to.
+    pub(super) fn failed(&self, qp: &Qp) {
+        match self {
+            Self::Rc(_) => qp.fail(),
+            Self::Uc(_) => qp.stall(),
+        }
+    }
+
+    /// Sends again what is posted from now on, after [`failed`](Self::failed).
+    pub(super) fn restart(&mut self) {
+        match self {
+            // Its failure is for ever.
+            Self::Rc(_) => (),
+            Self::Uc(sender) => sender.restart(),
+        }
+    }
+
+    /// Takes over the request that was fetched last.
+    pub(super) fn post(&mut self) {
+        either!(self, it => it.post())
+    }
+
+    /// The next packets to send.
+    pub(super) fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_packets: u32,
+        queue: &impl SendQueue,
+    ) -> Option<RequestPlan> {
+        either!(self, it => it.poll_transmit(now, max_packets, queue))
+    }
+
+    /// Takes back what of the last plan was not sent.
+    pub(super) fn unsent(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
+        either!(self, it => it.unsent(now, psn, queue))
+    }
+
+    /// Has a request complete with an error.
+    pub(super) fn fail(&mut self, wqe: WqeSeq, status: WcStatus) {
+        either!(self, it => it.fail(wqe, status))
+    }
+
+    /// The next request that is done.
+    pub(super) fn poll_completion(&mut self, queue: &impl SendQueue) -> Option<Completion> {
+        either!(self, it => it.poll_completion(queue))
+    }
+
+    /// When to call [`on_timeout`](Self::on_timeout).
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        either!(self, it => it.next_deadline())
+    }
+
+    /// Does what is due.
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        either!(self, it => it.on_timeout(now))
+    }
+
+    /// Lets nothing begin.
+    pub(super) fn drain(&mut self) {
+        either!(self, it => it.drain())
+    }
+
+    /// Ends what [`drain`](Self::drain) began.
+    pub(super) fn resume(&mut self) {
+        either!(self, it => it.resume())
+    }
+
+    /// Whether nothing is left that has begun.
+    pub(super) fn is_drained(&self) -> bool {
+        either!(self, it => it.is_drained())
+    }
+
+    /// Flushes everything.
+    pub(super) fn enter_error(&mut self) {
+        either!(self, it => it.enter_error())
+    }
+}
+
+/// What decides about receiving.
+pub(crate) enum ReceiveMachine {
+    /// Of a reliable connection.
+    Rc(Answering),
+    /// Of an unreliable connection.
+    Uc(Receiver),
+}
+
+/// A responder with the storage that it needs.
+pub(crate) struct Answering {
+    pub(super) responder: Responder,
+    pub(super) saved: KVec<Saved>,
+}
+
+impl Answering {
+    /// The two, with room in `saved` for as many READs and atomics as the peer may have under way.
+    pub(crate) fn new(responder: Responder, saved: KVec<Saved>) -> Self {
+        Self { responder, saved }
+    }
+}
+
+impl ReceiveMachine {
+    /// Changes attributes.
+    pub(super) fn configure(&mut self, config: ReceiveConfig) {
+        match self {
+            Self::Rc(answering) => answering.responder.set_config(config),
+            Self::Uc(receiver) => receiver.set_access(config.access),
+        }
+    }
+
+    /// Gives more room for READs and atomics, if `saved` has more.
+    pub(super) fn enlarge_saved(&mut self, mut saved: KVec<Saved>) {
+        let Self::Rc(answering) = self else {
+            return;
+        };
+        if saved.len() > answering.saved.len() {
+            answering.responder.move_saved(&answering.saved, &mut saved);
+            answering.saved = saved;
+        }
+    }
+
+    /// Takes a packet in.
+    pub(super) fn on_arrival(
+        &mut self,
+        arrival: &Arrival,
+        source: &mut impl ReceiveSource,
+    ) -> Action {
+        match (self, arrival.headers()) {
+            (Self::Rc(Answering { responder, saved }), Some(headers)) => {
+                responder.on_request(headers, source, saved)
+            }
+            (Self::Rc(answering), None) => answering.responder.on_unknown_opcode(arrival.bth()),
+            (Self::Uc(receiver), Some(headers)) => receiver.on_request(headers, source),
+            (Self::Uc(_), None) => Action::Dropped(Discard::NotRequest),
+        }
+    }
+
+    /// Takes note of how a task went.
+    pub(super) fn commit(
+        &mut self,
+        task: Task,
+        outcome: Result<Done, ExecError>,
+    ) -> Option<ReceiveCompletion> {
+        match self {
+            Self::Rc(Answering { responder, saved }) => responder.commit(task, outcome, saved),
+            Self::Uc(receiver) => receiver.commit(task, outcome),
+        }
+    }
+
+    /// The next thing to tell the consumer.
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        match self {
+            Self::Rc(answering) => answering.responder.poll_event(),
+            Self::Uc(receiver) => receiver.poll_event(),
+        }
+    }
+
+    /// Drops all requests.
+    pub(super) fn enter_error(&mut self) {
+        match self {
+            Self::Rc(answering) => answering.responder.enter_error(),
+            Self::Uc(receiver) => receiver.enter_error(),
+        }
+    }
+
+    /// The receive work request that was in use when the error state was entered.
+    pub(super) fn poll_flush(&mut self) -> Option<ReceiveCompletion> {
+        match self {
+            Self::Rc(answering) => answering.responder.poll_flush(),
+            Self::Uc(receiver) => receiver.poll_flush(),
+        }
+    }
+}
