@@ -29,6 +29,7 @@ pub mod prelude {
     pub struct Flags;
 
     pub const GFP_KERNEL: Flags = Flags;
+    pub const GFP_KERNEL_ACCOUNT: Flags = Flags;
 
     pub struct KVVec<T>(Vec<T>);
 
