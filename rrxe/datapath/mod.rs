@@ -10,9 +10,10 @@
 //!
 //! # Contexts
 //!
-//! Work is done where it arises: in the doorbell's system call, in the receive softirq, in the
-//! timer's softirq. Each side of a queue pair is an [`Owned`](crate::kapi::sync::Owned) value, so a
-//! context that finds it busy leaves its packet on the side's backlog and goes on.
+//! Work is done where it arises: in the doorbell's system call, in the receive softirq. What had to
+//! wait for a time is done in a thread. Each side of a queue pair is an
+//! [`Owned`](crate::kapi::sync::Owned) value, so a context that finds it busy leaves its packet on
+//! the side's backlog and goes on.
 
 mod arrival;
 pub(crate) mod attachment;

@@ -42,10 +42,6 @@ const TURNS: usize = 8;
 /// leave anything to a thread.
 const BUDGET: u32 = 192;
 
-/// The same for a turn that a timer takes. Thousands of timers may expire at once, and a softirq
-/// serves them all in one go.
-const ALARM_BUDGET: u32 = 4;
-
 /// One side of a queue pair: the send side or the receive side.
 pub(super) trait Side: Unpin {
     /// Takes in a packet from the peer.
@@ -112,13 +108,20 @@ impl<S: Side> Station<S> {
 
     /// Works on the side now, or has whoever works on it look again. Any context but hard interrupts.
     pub(super) fn run(&self, qp: &Qp) {
-        self.run_within(qp, BUDGET);
+        let _bh = BhGuard::new();
+        if let Some(turn) = self.side.enter() {
+            self.take_turns(qp, turn);
+        }
     }
 
-    /// Works on the side because its alarm went off.
+    /// Has a thread work on the side, because its alarm went off.
+    ///
+    /// Not the softirq that the alarm is: a peer that is never ready, and asks for a wait of a few
+    /// microseconds each time, or some of them, would have softirqs follow each other without a
+    /// pause, and nothing else would run on this CPU.
     pub(super) fn run_alarm(&self, qp: &Qp) {
         self.alarm_at.store(Self::UNSET, Relaxed);
-        self.run_within(qp, ALARM_BUDGET);
+        qp.node().continue_later(&self.rest);
     }
 
     /// Hands a packet to the side.
@@ -134,7 +137,7 @@ impl<S: Side> Station<S> {
             Some(mut turn) => {
                 turn.receive(qp, &arrival);
                 arrival.consume();
-                self.take_turns(qp, turn, BUDGET);
+                self.take_turns(qp, turn);
             }
             None => {
                 if self.backlog.push(arrival.into_packet()).is_ok() {
@@ -149,7 +152,7 @@ impl<S: Side> Station<S> {
         let mut turn = self.side.enter_sleeping();
         let result = change(&mut turn);
         let _bh = BhGuard::new();
-        self.take_turns(qp, turn, BUDGET);
+        self.take_turns(qp, turn);
         result
     }
 
@@ -163,19 +166,12 @@ impl<S: Side> Station<S> {
         }
     }
 
-    fn run_within(&self, qp: &Qp, budget: u32) {
-        let _bh = BhGuard::new();
-        if let Some(turn) = self.side.enter() {
-            self.take_turns(qp, turn, budget);
-        }
-    }
-
     /// Works until nothing is left that was announced, or leaves it to a thread: others can announce
     /// work as fast as it is done.
-    fn take_turns(&self, qp: &Qp, mut turn: Turn<'_, S>, budget: u32) {
+    fn take_turns(&self, qp: &Qp, mut turn: Turn<'_, S>) {
         for _ in 0..TURNS {
             let drained = self.drain_backlog(qp, &mut turn);
-            if drained.and(turn.work(qp, budget)) == Progress::Busy {
+            if drained.and(turn.work(qp, BUDGET)) == Progress::Busy {
                 break;
             }
             match turn.leave() {

@@ -340,6 +340,24 @@ def die_in_the_middle(a, b):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def never_ready(a, b, pairs=20):
+    """Receivers that are never ready, and senders that try again at once, without end: others get their share."""
+    attr = QUICK.with_(timeout=18, rnr_retry=7)
+    for _ in range(pairs):
+        qa, qb = RcQp(a, attr), RcQp(b, attr)
+        qa.connect(qb.peer)
+        qb.connect(qa.peer)
+        for _ in range(4):
+            qa.send([])
+            qb.send([])
+    longest = 0
+    for _ in range(50):
+        began = time.monotonic()
+        time.sleep(0.01)
+        longest = max(longest, time.monotonic() - began)
+    ktap.comment(f"a sleep of 10 ms took {longest:.3f} s at most")
+
+
 # Packets.
 
 
@@ -623,6 +641,7 @@ def main():
         ring("a thread that scribbles", racing_thread, may_crash=True)
         ring("garbage from the reader of a CQ", consumer_garbage)
         ring("rings unmapped in use", unmapped, False, may_crash=True)
+        ring("receivers that are never ready", never_ready, False, seconds=12)
         ring("killed in the middle", die_in_the_middle, False, may_crash=True)
         packets("a forged one is obeyed if all is right", forged_write)
         packets("IP options", ip_options, rxe_differs="leaves the options out of the ICRC")
