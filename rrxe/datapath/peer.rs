@@ -13,15 +13,23 @@ use crate::kapi::{
         RouteCache, //
     },
     random,
+    time::now, //
 };
+use core::time::Duration;
 use kernel::prelude::*;
-use rrxe_proto::Qpn;
+use rrxe_proto::{
+    time::Instant,
+    Qpn, //
+};
 
 /// The UDP port that RoCEv2 packets are sent to.
 pub(crate) const ROCE_PORT: u16 = 4791;
 
 /// Source ports are those that the standard leaves for it: from this one on.
 const FIRST_SOURCE_PORT: u16 = 0xc000;
+
+/// How long there may be no room for a packet before packets count as lost.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The network path to a peer.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +52,8 @@ pub(crate) struct Peer {
     /// Of the next packet.
     headers: Headers,
     route: RouteCache,
+    /// Since when there has been no room for any packet.
+    blocked: Option<Instant>,
 }
 
 impl Peer {
@@ -69,6 +79,7 @@ impl Peer {
                 source_port,
                 destination_port: ROCE_PORT,
             }),
+            blocked: None,
         }
     }
 
@@ -90,6 +101,21 @@ impl Peer {
         let headers = self.headers;
         self.headers.id = headers.id.wrapping_add(1);
         headers
+    }
+
+    /// Takes note that there was room for a packet.
+    pub(super) fn has_room(&mut self) {
+        self.blocked = None;
+    }
+
+    /// Takes note that there was no room for a packet, and says whether it counts as lost.
+    ///
+    /// It does not if the queue is full for a moment. But there are queues that drop all there is,
+    /// and one has to come to the end of the retries.
+    pub(super) fn has_no_room(&mut self) -> bool {
+        let now = now();
+        let since = *self.blocked.get_or_insert(now);
+        now.saturating_since(since) >= PATIENCE
     }
 
     /// Has the route looked up anew.

@@ -123,8 +123,24 @@ impl Obstacle {
 /// Sends one packet, whose payload `fill` appends.
 ///
 /// A packet that the network does not take for a reason other than a lack of room counts as sent:
-/// it is lost like any other.
+/// it is lost like any other. So does one for which there has been no room for long.
 fn send(
+    node: &Node,
+    peer: &mut Peer,
+    header: &HeaderBuf,
+    fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
+) -> Result<(), Obstacle> {
+    let sent = try_send(node, peer, header, fill);
+    match sent {
+        Ok(()) => peer.has_room(),
+        Err(Obstacle::NoRoom) if peer.has_no_room() => return Ok(()),
+        Err(_) => (),
+    }
+    sent
+}
+
+/// Sends one packet, if there is room for it.
+fn try_send(
     node: &Node,
     peer: &mut Peer,
     header: &HeaderBuf,

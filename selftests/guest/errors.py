@@ -291,6 +291,22 @@ def no_receive(ends, rnr_retry):
         check_equal(qb.state, STATE.RTS, "state of the receiver")
 
 
+def queue_drops_all(ends, fabric, retry_cnt=2, timeout=12):
+    """A queue on the way out that never has room for a packet: lost like any other, with as many retries."""
+    tc = ("tc", "qdisc")
+    where = ("dev", fabric.a.netdev, "root")
+    with pair(*ends, retry_cnt=retry_cnt, timeout=timeout) as (qa, qb):
+        here, there = qa.device.region(4096), qb.device.region(4096)
+        fabric.a.run(*tc, "add", *where, "pfifo", "limit", "0")
+        try:
+            bad = qa.write([here.sge()], there.at())
+            check_equal(statuses(poll_for(qa.send_cq, 1, 5)), [(bad, STATUS.RETRY_EXC_ERR)], "who cannot send")
+            bad = qb.read([there.sge()], here.at())
+            check_equal(statuses(poll_for(qb.send_cq, 1, 5)), [(bad, STATUS.RETRY_EXC_ERR)], "who gets no answer")
+        finally:
+            fabric.a.run(*tc, "del", *where)
+
+
 # ERR, and the way back.
 
 
@@ -406,7 +422,7 @@ def too_far(scene):
     return SGE(scene.here.mr.buf + 4090, 64, scene.here.mr.lkey)
 
 
-def register(suite, ends):
+def register(suite, ends, fabric):
     """Add all tests over one pair of devices."""
 
     def add(name, func, *args, **options):
@@ -434,6 +450,7 @@ def register(suite, ends):
         add(f"peer destroyed, {retry_cnt} retries", peer_gone, retry_cnt)
     add("peer destroyed, 7 retries", peer_gone, 7, rxe_differs="takes 7 for infinite")
     add("peer in ERR", peer_in_error)
+    add("a queue that drops all", queue_drops_all, fabric, rxe_differs="tries without end")
     add("no receive, 1 RNR retry", no_receive, 1)
     add("no receive, 5 RNR retries", no_receive, 5, rxe_differs="waits less than 61.44 ms for timer 25")
     add("modify to ERR flushes in order", flush_on_demand)
@@ -449,7 +466,7 @@ def register(suite, ends):
 def main():
     suite = ktap.Suite("errors")
     with Fabric() as fabric, fabric.open("a") as a, fabric.open("b") as b:
-        register(suite, (a, b))
+        register(suite, (a, b), fabric)
         suite.run()
 
 
