@@ -6,7 +6,10 @@
 //! only then user space sees its slot as free again. So the private memory is as large as the ring,
 //! and whatever user space does to the shared one meanwhile is no concern of the request.
 
-use kernel::prelude::*;
+use kernel::{
+    alloc::flags::GFP_KERNEL_ACCOUNT,
+    prelude::*, //
+};
 use rrxe_proto::{
     opcode::Transport,
     rc::{
@@ -107,8 +110,8 @@ impl SendRing {
 
         // INVARIANT: Nothing has been fetched; the vectors have the sizes that they must have.
         Ok(Self {
-            wqes: KVVec::from_elem(SendWqe::EMPTY, geometry.slots(), GFP_KERNEL)?,
-            cells: KVVec::from_elem(Sge::default(), cells, GFP_KERNEL)?,
+            wqes: KVVec::from_elem(SendWqe::EMPTY, geometry.slots(), GFP_KERNEL_ACCOUNT)?,
+            cells: KVVec::from_elem(Sge::default(), cells, GFP_KERNEL_ACCOUNT)?,
             cells_per_wqe,
             ring: SharedRing::new(geometry)?,
             rules: SendRules {
