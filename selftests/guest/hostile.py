@@ -26,8 +26,9 @@ import ktap
 import roce
 import workload
 from ktap import check, check_equal
+from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
-from rdma import SEND, STATE, STATUS, WR, Completion, Fabric, RcAttr, RcQp, Remote, pair
+from rdma import ALL_ACCESS, SEND, STATE, STATUS, WR, Completion, Fabric, RcAttr, RcQp, Remote, pair
 from rings import CONSUMER, INDEX_MASK, LOG2_SIZE, PRODUCER, Wqe, ringed_pair
 from roce import NAMES, Bth, Path, reth
 
@@ -331,6 +332,30 @@ def unmapped(a, b):
     os._exit(0)
 
 
+def rings_as_memory(a, b):
+    """The rings are registered as memory, and a peer writes to them."""
+    rng = random.Random(11)
+    attacker = Attacker(a, b)
+    for _ in range(10):
+        qa = attacker.qa
+        with contextlib.closing(RcQp(b, QUICK)) as writer, contextlib.closing(RcQp(a, QUICK)) as target:
+            writer.connect(target.peer)
+            target.connect(writer.peer)
+            regions = [MR(a.pd, ring.size, ALL_ACCESS, address=ring.addr) for ring in (qa.sq, qa.rq, *qa.cqs)]
+            for _ in range(40):
+                attacker.there.write(rng.randbytes(128))
+                region = rng.choice(regions)
+                # The header, or somewhere in the slots.
+                at = rng.choice((0, 128, 256, 384 + rng.randrange(2048)))
+                writer.write([attacker.there.sge(0, rng.choice((1, 4, 8, 128)))], Remote(region.buf + at, region.rkey))
+                writer.send_cq.poll(16)
+                qa.doorbell()
+            for region in regions:
+                region.close()
+        qa.qp.close()
+        attacker.connect()
+
+
 def die_in_the_middle(a, b):
     """Killed with everything outstanding."""
     attacker = Attacker(a, b)
@@ -456,6 +481,20 @@ def ip_options(fabric, a, b):
             f.send(f.path.frame(f.write(data), options=options))
             check(f.took(data), f"a packet with {len(options)} bytes of options was not accepted")
             f.psn += 1
+
+
+def fragments(fabric, a, b):
+    """A packet in fragments of all sizes, the smallest of which hold the UDP header only, and some that are too large."""
+    with forger(fabric, a, b) as f:
+        for count, size in enumerate((8, 16, 24, 32, 40, 64), 1):
+            data = bytes([count]) * 64
+            for frame in f.path.fragments(f.write(data), size, count):
+                f.send(frame)
+            check(f.took(data), f"a packet in fragments of {size} bytes was not accepted")
+            f.psn += 1
+        for count, size in enumerate((4100, 9000, 65000), 100):
+            for frame in f.path.fragments(bytes(f.bth("SEND_FIRST")) + bytes(size), 4000, count):
+                f.send(frame)
 
 
 def bad_icrc(fabric, a, b):
@@ -640,11 +679,13 @@ def main():
         ring("mutated entries", mutated_entries)
         ring("a thread that scribbles", racing_thread, may_crash=True)
         ring("garbage from the reader of a CQ", consumer_garbage)
+        ring("rings as memory for a peer", rings_as_memory, may_crash=True)
         ring("rings unmapped in use", unmapped, False, may_crash=True)
         ring("receivers that are never ready", never_ready, False, seconds=12)
         ring("killed in the middle", die_in_the_middle, False, may_crash=True)
         packets("a forged one is obeyed if all is right", forged_write)
         packets("IP options", ip_options, rxe_differs="leaves the options out of the ICRC")
+        packets("fragments", fragments)
         packets("wrong ICRC", bad_icrc)
         packets("truncated", truncated)
         packets("each opcode", each_opcode)

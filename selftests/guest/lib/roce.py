@@ -151,6 +151,23 @@ class Path:
         crc = struct.unpack("<I", icrc(packet))[0] ^ bad_icrc
         return self.target_mac + self.source_mac + b"\x08\x00" + packet + struct.pack("<I", crc) + tail
 
+    def fragments(self, transport, size, identification):
+        """The same as several frames with fragments of `size` bytes (a multiple of 8) of the IP packet."""
+        length = 20 + 8 + len(transport) + 4
+        ends = (self.source_ip, self.target_ip)
+
+        def header(total, where):
+            ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, total, identification, where, 64, 17, 0, *ends)
+            return ip[:10] + struct.pack("!H", ones_complement_sum(ip)) + ip[12:]
+
+        udp = struct.pack("!HHHH", self.source_port, ROCE_PORT, length - 20, 0)
+        # The ICRC is that of the whole packet.
+        whole = udp + transport + icrc(header(length, 0) + udp + transport)
+        for at in range(0, len(whole), size):
+            part = whole[at : at + size]
+            more = 0x2000 if at + size < len(whole) else 0
+            yield self.target_mac + self.source_mac + b"\x08\x00" + header(20 + len(part), more | at // 8) + part
+
 
 # Taking apart.
 
