@@ -365,16 +365,16 @@ def die_in_the_middle(a, b):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def never_ready(a, b, pairs=20):
+def never_ready(a, b, pairs=30):
     """Receivers that are never ready, and senders that try again at once, without end: others get their share."""
-    attr = QUICK.with_(timeout=18, rnr_retry=7)
-    for _ in range(pairs):
-        qa, qb = RcQp(a, attr), RcQp(b, attr)
+    attr = QUICK.with_(timeout=1, retry_cnt=7, rnr_retry=7)
+    ends = [(RcQp(a, attr), RcQp(b, attr)) for _ in range(pairs)]
+    for qa, qb in ends:
         qa.connect(qb.peer)
         qb.connect(qa.peer)
-        for _ in range(4):
-            qa.send([])
-            qb.send([])
+    for qp in [qp for both in ends for qp in both]:
+        for _ in range(8):
+            qp.send([])
     longest = 0
     for _ in range(50):
         began = time.monotonic()
