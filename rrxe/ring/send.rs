@@ -6,7 +6,10 @@
 //! only then user space sees its slot as free again. So the private memory is as large as the ring,
 //! and whatever user space does to the shared one meanwhile is no concern of the request.
 
-use kernel::prelude::*;
+use kernel::{
+    alloc::flags::GFP_KERNEL_ACCOUNT,
+    prelude::*, //
+};
 use rrxe_proto::{
     opcode::Transport,
     rc::{
