@@ -6,10 +6,7 @@
 //! only then user space sees its slot as free again. So the private memory is as large as the ring,
 //! and whatever user space does to the shared one meanwhile is no concern of the request.
 
-use kernel::{
-    alloc::flags::GFP_KERNEL_ACCOUNT,
-    prelude::*, //
-};
+use kernel::prelude::*;
 use rrxe_proto::{
     opcode::Transport,
     rc::{
