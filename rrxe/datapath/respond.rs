@@ -16,7 +16,8 @@ use super::{
     qp::Qp,
     station::{
         Progress,
-        Side, //
+        Side,
+        BURST, //
     },
     transmit, //
 };
@@ -57,9 +58,6 @@ use rrxe_proto::{
 
 /// How soon to try again to send responses that could not be sent.
 const UNSENT_DELAY: Duration = Duration::from_micros(100);
-
-/// Packets of one plan.
-const BURST: u32 = 16;
 
 /// The receive side of a queue pair.
 pub(crate) struct ReceiveSide {

@@ -12,7 +12,8 @@ use super::{
     qp::Qp,
     station::{
         Progress,
-        Side, //
+        Side,
+        BURST, //
     },
     transmit, //
 };
@@ -43,9 +44,6 @@ use rrxe_proto::{
     uc::Sender, //
 };
 
-/// Packets of one plan.
-const BURST: u32 = 16;
-
 /// The send side of a queue pair.
 pub(crate) struct SendSide {
     ring: SendRing,
@@ -60,16 +58,14 @@ struct Running {
     machine: SendMachine,
     /// Absent in a queue pair that went to the error state before it had a peer.
     peer: Option<Peer>,
-    drain: Drain,
+    when_drained: WhenDrained,
 }
 
 /// What is to happen when the queue has drained.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Drain {
-    /// It is not draining.
-    No,
+pub(crate) enum WhenDrained {
     /// Nothing.
-    Quietly,
+    Nothing,
     /// An event.
     Tell,
 }
@@ -90,7 +86,7 @@ impl SendSide {
         self.running.get_or_insert_with(|| Running {
             machine,
             peer: Some(peer),
-            drain: Drain::No,
+            when_drained: WhenDrained::Nothing,
         });
     }
 
@@ -118,10 +114,10 @@ impl SendSide {
         }
     }
 
-    /// Lets messages that have begun finish and no other begin; `tell` by an event when that is so.
-    pub(crate) fn drain(&mut self, tell: bool) {
+    /// Lets messages that have begun finish and no other begin.
+    pub(crate) fn drain(&mut self, then: WhenDrained) {
         if let Some(running) = &mut self.running {
-            running.drain = if tell { Drain::Tell } else { Drain::Quietly };
+            running.when_drained = then;
             running.machine.drain();
         }
     }
@@ -129,7 +125,7 @@ impl SendSide {
     /// Ends what [`drain`](Self::drain) began.
     pub(crate) fn resume(&mut self) {
         if let Some(running) = &mut self.running {
-            running.drain = Drain::No;
+            running.when_drained = WhenDrained::Nothing;
             running.machine.resume();
         }
     }
@@ -137,7 +133,7 @@ impl SendSide {
     /// Sends again what is posted from now on, after a request has failed.
     pub(crate) fn restart(&mut self) {
         if let Some(running) = &mut self.running {
-            running.drain = Drain::No;
+            running.when_drained = WhenDrained::Nothing;
             running.machine.restart();
         }
     }
@@ -152,7 +148,7 @@ impl SendSide {
     /// Completes all requests with an error, now and those posted later.
     pub(crate) fn enter_error(&mut self) {
         let running = self.running.get_or_insert_with(Running::without_peer);
-        running.drain = Drain::No;
+        running.when_drained = WhenDrained::Nothing;
         running.machine.enter_error();
     }
 
@@ -261,7 +257,7 @@ impl Running {
         Self {
             machine: SendMachine::Uc(Sender::new(PathMtu::Mtu256, Psn::truncate(0))),
             peer: None,
-            drain: Drain::No,
+            when_drained: WhenDrained::Nothing,
         }
     }
 
@@ -303,8 +299,8 @@ impl Running {
     }
 
     fn tell_drained(&mut self, qp: &Qp) {
-        if self.drain == Drain::Tell && self.machine.is_drained() {
-            self.drain = Drain::Quietly;
+        if self.when_drained == WhenDrained::Tell && self.machine.is_drained() {
+            self.when_drained = WhenDrained::Nothing;
             qp.raise(QpEvent::SqDrained);
         }
     }

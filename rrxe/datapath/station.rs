@@ -35,6 +35,9 @@ use rrxe_proto::time::Instant;
 /// Packets that may wait while a side is busy. What does not fit is lost, and sent again.
 const BACKLOG: u32 = 1024;
 
+/// Packets of one plan.
+pub(super) const BURST: u32 = 16;
+
 /// Turns in a row that one context takes.
 const TURNS: usize = 8;
 

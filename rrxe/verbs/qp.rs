@@ -19,7 +19,10 @@ use crate::{
         peer::Peer,
         qp::Qp,
         respond::ReceiveSide,
-        send::SendSide, //
+        send::{
+            SendSide,
+            WhenDrained, //
+        },
     },
     kapi::{
         error::eopnotsupp,
@@ -256,11 +259,11 @@ impl QueuePair {
                 self.qp.announce_first_packet(true);
             }
             (QpState::Rtr, QpState::Rts) => {
+                self.start_sending(attributes)?;
                 self.qp.announce_first_packet(false);
                 self.qp
                     .update_receive(|side| side.configure(attributes.receive_config()));
                 self.may_send.store(true, Relaxed);
-                self.start_sending(attributes)?;
             }
             (QpState::Sqe, QpState::Rts) => {
                 self.change_running(from, to, attributes, change)?;
@@ -331,9 +334,10 @@ impl QueuePair {
                 side.redirect(peer);
             }
             match (from, to) {
-                (QpState::Rts, QpState::Sqd) => {
-                    side.drain(change.notify_drained().unwrap_or(false));
-                }
+                (QpState::Rts, QpState::Sqd) => side.drain(match change.notify_drained() {
+                    Some(true) => WhenDrained::Tell,
+                    Some(false) | None => WhenDrained::Nothing,
+                }),
                 (QpState::Sqd, QpState::Rts) => side.resume(),
                 _ => (),
             }
