@@ -5,7 +5,8 @@
 # in turn, ROUNDS times (default 3).  Prints the medians and their ratio.
 #
 # With ICOUNT=1, the default, the VM's clock counts instructions: the figures are those of
-# a machine that does 10^9 of them a second, whatever this one is busy with.
+# a machine with one processor that does 10^9 of them a second, whatever this one is busy
+# with.  ICOUNT= measures time, on as many processors as the VM has.
 
 . "$(dirname "$0")/common.sh"
 
@@ -16,7 +17,7 @@ trap 'rm -rf "$results"' EXIT
 # usage: run LINK_TYPE ROUND
 run() {
 	say "$1, round $2 of $ROUNDS"
-	LINK_TYPE=$1 VM_ENV=LINK_TYPE NAME=bench-$1 ICOUNT=${ICOUNT:-1} TMO=${TMO:-600} \
+	LINK_TYPE=$1 VM_ENV=LINK_TYPE NAME=bench-$1 ICOUNT=${ICOUNT-1} TMO=${TMO:-600} \
 		"$RRXE_TREE/scripts/vm.sh" ./bench.sh | grep -a '|' >> "$results/$1" ||
 		die "the benchmark failed on $1"
 }
