@@ -18,8 +18,8 @@ module! {
     alias: ["rdma-link-rrxe"],
 }
 
-/// The module. Fields are dropped in order: no new devices, then none at all, then no one is
-/// told of netdevs any more.
+/// The module. Fields are dropped in order: no new devices, then none at all, then no packets come
+/// in, then no one is told of netdevs any more.
 struct Rrxe {
     _link: kapi::rdma::LinkRegistration,
     _namespaces:
