@@ -19,6 +19,8 @@ use rrxe_proto::{
         Done,
         Event,
         ExecError,
+        LocalFailed,
+        LocalTask,
         ReceiveCompletion,
         ReceiveConfig,
         ReceiveSource,
@@ -86,6 +88,21 @@ impl SendMachine {
     /// Takes over the request that was fetched last.
     pub(super) fn post(&mut self) {
         either!(self, it => it.post())
+    }
+
+    /// The local operation that is next.
+    pub(super) fn poll_local(&mut self, queue: &impl SendQueue) -> Option<LocalTask> {
+        either!(self, it => it.poll_local(queue))
+    }
+
+    /// Takes note of how a local operation went.
+    pub(super) fn commit_local(
+        &mut self,
+        task: LocalTask,
+        outcome: Result<(), LocalFailed>,
+        queue: &impl SendQueue,
+    ) {
+        either!(self, it => it.commit_local(task, outcome, queue))
     }
 
     /// The next packets to send.

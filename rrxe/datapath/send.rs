@@ -7,6 +7,7 @@ use super::{
     arrival::Arrival,
     cq::Cq,
     flush::Flush,
+    local,
     machine::SendMachine,
     peer::Peer,
     qp::Qp,
@@ -275,13 +276,19 @@ impl Running {
         Progress::Busy
     }
 
-    /// Sends what the machine wants sent.
+    /// Sends what the machine wants sent, and does what is between it.
     fn transmit(&mut self, qp: &Qp, ring: &SendRing, now: Instant, budget: u32) -> Progress {
         let Some(peer) = &mut self.peer else {
             return Progress::Idle;
         };
         let mut left = budget;
         while left != 0 {
+            if let Some(task) = self.machine.poll_local(ring) {
+                left = left.saturating_sub(1);
+                let outcome = local::execute(qp, task.local());
+                self.machine.commit_local(task, outcome, ring);
+                continue;
+            }
             let Some(plan) = self.machine.poll_transmit(now, left.min(BURST), ring) else {
                 return Progress::Idle;
             };

@@ -157,6 +157,26 @@ pub(crate) struct AtomicOperands {
     pub(crate) unused: [u64; OPERAND_WORDS - 4],
 }
 
+/// Operands of the binding of a memory window.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct BindOperands {
+    /// Address of the first byte to show.
+    pub(crate) addr: u64,
+    /// Bytes to show.
+    pub(crate) length: u64,
+    /// Key of the region.
+    pub(crate) mr_lkey: u32,
+    /// The window's key so far.
+    pub(crate) mw_rkey: u32,
+    /// The window's key from now on.
+    pub(crate) rkey: u32,
+    /// What a peer may do: a union of `ib_access_flags`.
+    pub(crate) access: u32,
+    /// What other operations use.
+    pub(crate) unused: [u64; OPERAND_WORDS - 4],
+}
+
 /// Head of a send queue's element: `struct rxe_send_wqe`. Elements or inline data follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -305,6 +325,11 @@ const _: () = {
     assert!(offset_of!(AtomicOperands, compare_add) == 32 - 24);
     assert!(offset_of!(AtomicOperands, swap) == 40 - 24);
     assert!(offset_of!(AtomicOperands, rkey) == 48 - 24);
+    assert!(offset_of!(BindOperands, length) == 32 - 24);
+    assert!(offset_of!(BindOperands, mr_lkey) == 40 - 24);
+    assert!(offset_of!(BindOperands, mw_rkey) == 44 - 24);
+    assert!(offset_of!(BindOperands, rkey) == 48 - 24);
+    assert!(offset_of!(BindOperands, access) == 52 - 24);
 
     assert!(size_of::<SendWqe>() == 208);
     assert!(offset_of!(SendWqe, stale) == 144);

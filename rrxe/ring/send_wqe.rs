@@ -8,11 +8,14 @@
 use rrxe_proto::{
     opcode::Transport,
     rc::{
+        Binding,
+        Local,
         Operation,
         Request,
         RequestFlags, //
     },
     status::WcOpcode,
+    Access,
     Imm,
     Key, //
 };
@@ -28,6 +31,7 @@ use super::{
         send_flags,
         wr_opcode,
         AtomicOperands,
+        BindOperands,
         RdmaOperands,
         Sge, //
     },
@@ -231,8 +235,26 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
             rkey: Key(atomic.rkey),
             add: atomic.compare_add,
         },
+        (wr_opcode::LOCAL_INV, Transport::Rc | Transport::Uc) => {
+            Operation::Local(Local::Invalidate(Key(u32::from_ne_bytes(wr.ex))))
+        }
+        (wr_opcode::BIND_MW, Transport::Rc | Transport::Uc) => {
+            Operation::Local(Local::Bind(binding(wr)))
+        }
         _ => return Err(InvalidWqe::Unsupported),
     })
+}
+
+fn binding(wr: &abi::SendWr) -> Binding {
+    let bind: &BindOperands = transmute_ref!(&wr.operands);
+    Binding {
+        window: Key(bind.mw_rkey),
+        tag: Key(bind.rkey).tag(),
+        region: Key(bind.mr_lkey),
+        va: bind.addr,
+        len: bind.length,
+        access: Access::from_bits(bind.access),
+    }
 }
 
 fn place(
