@@ -9,9 +9,10 @@ use rrxe_proto::rc::{
 };
 
 /// Carries out `local`, which was posted to `qp`.
-pub(super) fn execute(_qp: &Qp, local: &Local) -> Result<(), LocalFailed> {
+pub(super) fn execute(qp: &Qp, local: &Local) -> Result<(), LocalFailed> {
+    let memory = qp.memory();
     match local {
-        // No key can be made invalid yet, and there are no windows.
-        Local::Invalidate(_) | Local::Bind(_) => Err(LocalFailed),
+        Local::Invalidate(key) => memory.invalidate(*key),
+        Local::Bind(binding) => memory.bind(binding),
     }
 }

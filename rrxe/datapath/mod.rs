@@ -33,3 +33,4 @@ pub(crate) mod send;
 mod station;
 mod transmit;
 mod wake;
+pub(crate) mod window;

@@ -5,7 +5,8 @@
 use super::{
     qp::Qp,
     region::Mr,
-    wake::Wake, //
+    wake::Wake,
+    window::Window, //
 };
 use crate::kapi::{
     net::NetDevice,
@@ -36,17 +37,21 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
+    /// Memory windows by index of their keys.
+    #[pin]
+    windows: RcuTable<Window>,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
 }
 
 impl Node {
-    /// A node that sends by `netdev`, without queue pairs and memory. The first numbers of the two
-    /// are looked for from the given ones on. Process context, may sleep.
+    /// A node that sends by `netdev`, without queue pairs, regions and windows. The first numbers of
+    /// the three are looked for from the given ones on. Process context, may sleep.
     pub(crate) fn new(
         netdev: ARef<NetDevice>,
         first_qpn: u32,
         first_key: u32,
+        first_window: u32,
     ) -> Result<Arc<Self>> {
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         Arc::pin_init(
@@ -54,6 +59,7 @@ impl Node {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
+                windows <- RcuTable::new(first_window),
                 rest,
             }),
             GFP_KERNEL,
@@ -73,6 +79,11 @@ impl Node {
     /// Memory regions by index of their keys.
     pub(crate) fn mrs(&self) -> &RcuTable<Mr> {
         &self.mrs
+    }
+
+    /// Memory windows by index of their keys.
+    pub(crate) fn windows(&self) -> &RcuTable<Window> {
+        &self.windows
     }
 
     /// Drops the routes that queue pairs have found. Process context, may sleep.

@@ -41,6 +41,7 @@ use rrxe_proto::{
         Event,
         ExecError,
         Failure,
+        LocalFailed,
         ReceiveCompletion,
         ReceiveConfig,
         ReceiveSource,
@@ -309,11 +310,12 @@ fn execute(
         TaskKind::Read { rkey, va, len } => memory.check(rkey, Access::REMOTE_READ, va, len)?,
         TaskKind::Atomic { rkey, va, op } => done.original = memory.atomic(rkey, va, op)?,
     }
-    match task.invalidate() {
-        // There is no key yet that a peer may invalidate.
-        Some(_) => Err(ExecError::Invalidate),
-        None => Ok(done),
+    if let Some(key) = task.invalidate() {
+        memory
+            .invalidate(key)
+            .map_err(|LocalFailed| ExecError::Invalidate)?;
     }
+    Ok(done)
 }
 
 /// Passes on what the machine has to tell.

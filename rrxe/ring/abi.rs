@@ -62,14 +62,15 @@ pub(crate) mod send_flags {
     pub(crate) const ALL: u32 = FENCE | SIGNALED | SOLICITED | INLINE | IP_CSUM;
 }
 
-/// Completions' flags: `enum ib_wc_flags`.
+/// Completions' flags: `enum ibv_wc_flags` of the user library, which differs from the kernel's
+/// `enum ib_wc_flags`.
 pub(crate) mod wc_flags {
     /// The buffer begins with a global route header.
     pub(crate) const GRH: u32 = 1 << 0;
     /// `ex` is immediate data.
     pub(crate) const WITH_IMM: u32 = 1 << 1;
     /// `ex` is an invalidated key.
-    pub(crate) const WITH_INVALIDATE: u32 = 1 << 2;
+    pub(crate) const WITH_INVALIDATE: u32 = 1 << 3;
 }
 
 /// Scatter or gather element: `struct rxe_sge`, which is `struct ibv_sge`.

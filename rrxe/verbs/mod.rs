@@ -11,6 +11,7 @@ mod cq;
 mod device;
 mod link;
 mod mr;
+mod mw;
 mod pd;
 mod qp;
 mod qp_attributes;
@@ -46,6 +47,7 @@ impl rdma::Provider for Provider {
     type Cq = crate::datapath::cq::Cq;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
+    type Mw = mw::Allocation;
     type Link = link::Link;
 
     fn module() -> &'static ThisModule {

@@ -156,6 +156,11 @@ impl DeviceCaps {
     /// Has a system image GUID.
     pub(crate) const SYS_IMAGE_GUID: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Has memory windows of type 1.
+    pub(crate) const MEM_WINDOW: Self = Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64);
+    /// Has memory windows of type 2B.
+    pub(crate) const MEM_WINDOW_TYPE_2B: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64);
     /// Says "receiver not ready" by itself.
     pub(crate) const RC_RNR_NAK: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
@@ -195,6 +200,8 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_cqe: u32,
     /// Memory regions.
     pub(crate) max_mr: u32,
+    /// Memory windows.
+    pub(crate) max_mw: u32,
     /// Protection domains.
     pub(crate) max_pd: u32,
     /// Address handles.
@@ -268,6 +275,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_cq = c_int::try_from(from.max_cq)?;
         to.max_cqe = c_int::try_from(from.max_cqe)?;
         to.max_mr = c_int::try_from(from.max_mr)?;
+        to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;
         to.max_ah = c_int::try_from(from.max_ah)?;
         to.max_qp_rd_atom = c_int::try_from(from.max_qp_rd_atom)?;
