@@ -15,6 +15,7 @@ mod mw;
 mod pd;
 mod qp;
 mod qp_attributes;
+mod srq;
 
 pub(crate) mod limits;
 
@@ -45,6 +46,7 @@ impl rdma::Provider for Provider {
     type Pd = Pd;
     type Ah = ah::Ah;
     type Cq = crate::datapath::cq::Cq;
+    type Srq = crate::datapath::srq::Srq;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
     type Mw = mw::Allocation;

@@ -161,6 +161,8 @@ impl DeviceCaps {
     /// Has memory windows of type 2B.
     pub(crate) const MEM_WINDOW_TYPE_2B: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64);
+    /// Changes the sizes of shared receive queues.
+    pub(crate) const SRQ_RESIZE: Self = Self(b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64);
     /// Says "receiver not ready" by itself.
     pub(crate) const RC_RNR_NAK: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
@@ -198,6 +200,12 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_cq: u32,
     /// Completions that fit into a queue.
     pub(crate) max_cqe: u32,
+    /// Shared receive queues.
+    pub(crate) max_srq: u32,
+    /// Requests that fit into a shared receive queue.
+    pub(crate) max_srq_wr: u32,
+    /// Scatter entries of a request in a shared receive queue.
+    pub(crate) max_srq_sge: u32,
     /// Memory regions.
     pub(crate) max_mr: u32,
     /// Memory windows.
@@ -274,6 +282,9 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_sge_rd = c_int::try_from(from.max_sge_rd)?;
         to.max_cq = c_int::try_from(from.max_cq)?;
         to.max_cqe = c_int::try_from(from.max_cqe)?;
+        to.max_srq = c_int::try_from(from.max_srq)?;
+        to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
+        to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;
         to.max_mr = c_int::try_from(from.max_mr)?;
         to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;

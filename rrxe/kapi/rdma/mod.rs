@@ -41,6 +41,7 @@ mod provider;
 mod qp;
 mod qp_attr;
 mod registry;
+mod srq;
 mod ucontext;
 mod udata;
 mod umem;
@@ -68,7 +69,9 @@ pub(crate) use self::{
         CqEvent,
         CqEvents,
         QpEvent,
-        QpEvents, //
+        QpEvents,
+        SrqEvent,
+        SrqEvents, //
     },
     link::{
         Link,
@@ -108,6 +111,11 @@ pub(crate) use self::{
         register,
         DeviceSpec,
         Registered, //
+    },
+    srq::{
+        SharedReceiveQueue,
+        SrqCaps,
+        SrqModify, //
     },
     ucontext::UserContext,
     udata::Udata,

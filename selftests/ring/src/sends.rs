@@ -289,7 +289,7 @@ fn an_error_completion_knows_what_was_asked_for() {
         (wr_opcode::ATOMIC_WRITE, WcOpcode::AtomicWrite),
         (77, WcOpcode::Send),
     ] {
-        let (wqe, _, validity) = parse(&with_sges(send_head(7, opcode, 0), &[]), &RULES);
+        let (wqe, _, validity) = parse(&with_sges(send_head(7, opcode, 1 << 31), &[]), &RULES);
         assert!(validity.is_err());
         assert_eq!((wqe.wr_id(), wqe.opcode()), (7, of));
     }
