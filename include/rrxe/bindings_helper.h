@@ -12,6 +12,8 @@
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
 #include <linux/inetdevice.h>
+#include <linux/ioport.h>
+#include <linux/libnvdimm.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>

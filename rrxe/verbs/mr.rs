@@ -34,6 +34,8 @@ const RIGHTS: Access = Access::from_bits(
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
         | Access::MW_BIND.bits()
+        | Access::FLUSH_GLOBAL.bits()
+        | Access::FLUSH_PERSISTENT.bits()
         | Access::OPTIONAL.bits(),
 );
 
@@ -56,6 +58,9 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
         let memory = region.pin(pd)?;
+        if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
+            return Err(EINVAL);
+        }
 
         let device = pd.device().data().clone();
         let reservation = device
