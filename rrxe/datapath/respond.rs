@@ -312,7 +312,7 @@ fn execute(
         TaskKind::Atomic { rkey, va, op } => done.original = qp.memory().atomic(rkey, va, op)?,
     }
     if let Some(key) = task.invalidate() {
-        memory
+        qp.memory()
             .invalidate(key)
             .map_err(|LocalFailed| ExecError::Invalidate)?;
     }
