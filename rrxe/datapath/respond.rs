@@ -317,7 +317,7 @@ fn execute(
         }
     }
     if let Some(key) = task.invalidate() {
-        memory
+        qp.memory()
             .invalidate(key)
             .map_err(|LocalFailed| ExecError::Invalidate)?;
     }
