@@ -87,7 +87,7 @@ impl Requester {
             }
             at.advance(request, self.mtu, to.offset_from(at.psn));
         }
-        (at, Reach::All)
+        (self.past_done(at, queue), Reach::All)
     }
 
     fn on_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth, queue: &impl SendQueue) -> Placement {
