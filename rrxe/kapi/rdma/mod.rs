@@ -40,6 +40,7 @@ mod provider;
 mod qp;
 mod qp_attr;
 mod registry;
+mod stats;
 mod ucontext;
 mod udata;
 mod umem;
@@ -104,6 +105,7 @@ pub(crate) use self::{
         DeviceSpec,
         Registered, //
     },
+    stats::StatDesc,
     ucontext::UserContext,
     udata::Udata,
     umem::{

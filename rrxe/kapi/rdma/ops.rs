@@ -40,6 +40,7 @@ use super::{
     pd,
     port,
     qp,
+    stats,
     ucontext,
     Provider, //
 };
@@ -60,6 +61,9 @@ impl<P: Provider> Table<P> {
         get_port_immutable: Some(port::immutable::<P>),
         get_link_layer: Some(port::link_layer),
         query_pkey: Some(port::query_pkey::<P>),
+
+        alloc_hw_port_stats: Some(stats::alloc::<P>),
+        get_hw_stats: Some(stats::get::<P>),
 
         alloc_ucontext: Some(ucontext::alloc::<P>),
         dealloc_ucontext: Some(ucontext::dealloc::<P>),
