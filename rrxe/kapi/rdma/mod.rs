@@ -40,6 +40,7 @@ mod provider;
 mod qp;
 mod qp_attr;
 mod registry;
+mod srq;
 mod stats;
 mod ucontext;
 mod udata;
@@ -68,7 +69,9 @@ pub(crate) use self::{
         CqEvent,
         CqEvents,
         QpEvent,
-        QpEvents, //
+        QpEvents,
+        SrqEvent,
+        SrqEvents, //
     },
     link::{
         Link,
@@ -104,6 +107,11 @@ pub(crate) use self::{
         register,
         DeviceSpec,
         Registered, //
+    },
+    srq::{
+        SharedReceiveQueue,
+        SrqCaps,
+        SrqModify, //
     },
     stats::StatDesc,
     ucontext::UserContext,
