@@ -29,7 +29,7 @@ impl StatDesc {
     /// Something called `name`.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self(b::rdma_stat_desc {
-            name: name.as_ptr().cast(),
+            name: name.to_bytes_with_nul().as_ptr().cast(),
             flags: 0,
             priv_: ptr::null(),
         })
