@@ -25,6 +25,7 @@
 #	VM_FILES	 more files or directories to put in the guest's /rrxe
 #	VM_ENV		 names of variables to pass on
 #	APPEND		 more kernel parameters
+#	QEMU_ARGS	 more arguments of QEMU
 
 . "$(dirname "$0")/common.sh"
 
