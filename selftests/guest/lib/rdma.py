@@ -244,6 +244,10 @@ class Device:
         """Allocate and register memory."""
         return Region(self, length, access)
 
+    def qp(self, kind, attr):
+        """Make one end of a connection."""
+        return kind(self, attr)
+
     def event(self, seconds=5):
         """The next asynchronous event, or None if there is none in time."""
         if not select.select([self.async_fd], [], [], seconds)[0]:
@@ -553,7 +557,7 @@ def good(completions):
 def pair(a, b, attr=RcAttr(), attr_b=None, kind=RcQp, **changes):
     """Two connected QPs, of two devices or twice of the same one."""
     attr = attr.with_(**changes)
-    qa, qb = kind(a, attr), kind(b, attr_b or attr)
+    qa, qb = a.qp(kind, attr), b.qp(kind, attr_b or attr)
     try:
         qa.connect(qb.peer)
         qb.connect(qa.peer)
