@@ -93,6 +93,16 @@ class End:
     ip4: str
     ip6: str
 
+    @property
+    def mac(self):
+        """The Ethernet address of its netdev."""
+        return bytes.fromhex(self.run("cat", f"/sys/class/net/{self.netdev}/address").strip().replace(":", ""))
+
+    @property
+    def ip4_bytes(self):
+        """Its IPv4 address as on the wire."""
+        return socket.inet_aton(self.ip4)
+
     def run(self, *command, timeout=30):
         """Run a command in the network namespace of this end."""
         return subprocess.run(
