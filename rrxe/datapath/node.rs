@@ -3,6 +3,10 @@
 //! What the packet path needs of a device.
 
 use super::{
+    counters::{
+        Counter,
+        Counters, //
+    },
     qp::Qp,
     region::Mr,
     wake::Wake,
@@ -40,6 +44,7 @@ pub(crate) struct Node {
     /// Memory windows by index of their keys.
     #[pin]
     windows: RcuTable<Window>,
+    counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
 }
@@ -53,6 +58,7 @@ impl Node {
         first_key: u32,
         first_window: u32,
     ) -> Result<Arc<Self>> {
+        let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         Arc::pin_init(
             pin_init!(Self {
@@ -60,6 +66,7 @@ impl Node {
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
                 windows <- RcuTable::new(first_window),
+                counters,
                 rest,
             }),
             GFP_KERNEL,
@@ -86,6 +93,11 @@ impl Node {
         &self.windows
     }
 
+    /// What has happened so far.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Drops the routes that queue pairs have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
@@ -96,6 +108,7 @@ impl Node {
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
+        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
     }
 }

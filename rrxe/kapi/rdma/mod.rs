@@ -42,6 +42,7 @@ mod qp;
 mod qp_attr;
 mod registry;
 mod srq;
+mod stats;
 mod ucontext;
 mod udata;
 mod umem;
@@ -117,6 +118,7 @@ pub(crate) use self::{
         SrqCaps,
         SrqModify, //
     },
+    stats::StatDesc,
     ucontext::UserContext,
     udata::Udata,
     umem::{
