@@ -28,6 +28,7 @@ pub(crate) use self::{
     abi::Sge,
     completion::{
         CompletionRing,
+        Datagram,
         Wc,
         WcExtra, //
     },
@@ -43,6 +44,7 @@ pub(crate) use self::{
         SendRing, //
     },
     send_wqe::{
+        Addressee,
         LocalData,
         Signalling, //
     },
