@@ -5,7 +5,7 @@
 use super::{
     arrival::Arrival,
     node::Node,
-    peer::ROCE_PORT, //
+    way::ROCE_PORT, //
 };
 use crate::kapi::{
     net::{
@@ -82,9 +82,9 @@ fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
         return;
     }
     match arrival.headers().map(|headers| headers.kind()) {
-        Some(Kind::RcRequest(_) | Kind::Uc(_)) => qp.deliver_request(arrival),
+        Some(Kind::RcRequest(_) | Kind::Uc(_) | Kind::Ud(..)) => qp.deliver_request(arrival),
         Some(Kind::RcResponse(_)) => qp.deliver_response(arrival),
         None if bth.opcode().transport() == Some(Transport::Rc) => qp.deliver_request(arrival),
-        None | Some(Kind::Ud(..) | Kind::Cnp) => (),
+        None | Some(Kind::Cnp) => (),
     }
 }

@@ -99,6 +99,11 @@ impl Qp {
         self.qpn
     }
 
+    /// The protection domain.
+    pub(super) fn pd(&self) -> PdId {
+        self.pd
+    }
+
     /// The device it is of.
     pub(super) fn node(&self) -> &Arc<Node> {
         &self.node

@@ -25,6 +25,7 @@ use crate::{
     kapi::rdma::QpEvent,
     ring::{
         self,
+        Datagram,
         ReceiveRing,
         ReceiveWqe,
         Wc,
@@ -54,6 +55,8 @@ use rrxe_proto::{
         WcOpcode,
         WcStatus, //
     },
+    ud::GRH_LEN,
+    Qkey, //
 };
 
 /// How soon to try again to send responses that could not be sent.
@@ -87,7 +90,8 @@ enum Phase {
 /// What the receive side has once it may receive.
 struct Running {
     machine: ReceiveMachine,
-    peer: Peer,
+    /// Absent where packets come from anywhere, and nothing is answered.
+    peer: Option<Peer>,
 }
 
 impl ReceiveSource for ReceiveQueue {
@@ -116,8 +120,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Begins to take requests of `peer` as `machine` says.
-    pub(crate) fn start(&mut self, peer: Peer, machine: ReceiveMachine) {
+    /// Begins to take requests of `peer`, or of anyone, as `machine` says.
+    pub(crate) fn start(&mut self, peer: Option<Peer>, machine: ReceiveMachine) {
         self.phase = Phase::Running(Running { machine, peer });
     }
 
@@ -125,6 +129,13 @@ impl ReceiveSide {
     pub(crate) fn configure(&mut self, config: ReceiveConfig) {
         if let Phase::Running(running) = &mut self.phase {
             running.machine.configure(config);
+        }
+    }
+
+    /// Changes the queue key of a side that receives.
+    pub(crate) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.machine.set_qkey(qkey);
         }
     }
 
@@ -138,14 +149,20 @@ impl ReceiveSide {
     /// Answers to another address from now on.
     pub(crate) fn redirect(&mut self, peer: Peer) {
         if let Phase::Running(running) = &mut self.phase {
-            running.peer = peer;
+            running.peer = Some(peer);
         }
     }
 
     /// Has the route to the peer looked up anew.
     pub(super) fn forget_route(&mut self) {
-        if let Phase::Running(running) | Phase::Flushing(Some(running)) = &mut self.phase {
-            running.peer.forget_route();
+        if let Phase::Running(Running {
+            peer: Some(peer), ..
+        })
+        | Phase::Flushing(Some(Running {
+            peer: Some(peer), ..
+        })) = &mut self.phase
+        {
+            peer.forget_route();
         }
     }
 
@@ -174,7 +191,8 @@ impl Side for ReceiveSide {
         let Phase::Running(running) = &mut self.phase else {
             return;
         };
-        if !running.peer.is_source_of(arrival) {
+        let expected = running.peer.as_ref();
+        if expected.is_some_and(|peer| !peer.is_source_of(arrival)) {
             return;
         }
         let queue = &mut self.queue;
@@ -244,6 +262,11 @@ impl ReceiveSide {
             byte_len: completion.byte_len,
             extra,
             solicited: completion.solicited,
+            datagram: completion.source.map(|src_qp| Datagram {
+                src_qp,
+                pkey_index: 0,
+                sl: 0,
+            }),
             ..Wc::new(
                 self.queue.wqe.wr_id(),
                 completion.opcode,
@@ -260,7 +283,9 @@ impl ReceiveSide {
 impl Running {
     /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
-        let ReceiveMachine::Rc(Answering { responder, saved }) = &mut self.machine else {
+        let (ReceiveMachine::Rc(Answering { responder, saved }), Some(peer)) =
+            (&mut self.machine, &mut self.peer)
+        else {
             return Progress::Idle;
         };
         let mut left = budget;
@@ -269,7 +294,7 @@ impl Running {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
-            match transmit::response(qp, &mut self.peer, &plan) {
+            match transmit::response(qp, peer, &plan) {
                 Ok(()) => (),
                 Err(transmit::Failure::Local(_)) => {
                     if let ResponsePlan::Read(read) = &plan {
@@ -299,6 +324,10 @@ fn execute(
         TaskKind::Nothing => (),
         TaskKind::PlaceReceive { offset, len } => memory
             .scatter(queue.wqe.sges(), offset, arrival.payload(len))
+            .map_err(|_| ExecError::LocalProtection)?,
+        TaskKind::PlaceDatagram { len } => memory
+            .scatter_bytes(queue.wqe.sges(), &arrival.grh())
+            .and_then(|()| memory.scatter(queue.wqe.sges(), GRH_LEN, arrival.payload(len)))
             .map_err(|_| ExecError::LocalProtection)?,
         TaskKind::Write {
             rkey,

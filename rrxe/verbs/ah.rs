@@ -8,7 +8,10 @@ use super::{
     Provider, //
 };
 use crate::{
-    datapath::peer::Path,
+    datapath::{
+        handle::Handle,
+        way::Path, //
+    },
     kapi::{
         net::Addresses,
         rdma::{
@@ -79,9 +82,13 @@ pub(crate) struct Ah {
 impl rdma::AddressHandle<Provider> for Ah {
     fn create(pd: &rdma::Pd<Provider>, attr: &AhAttr, udata: &mut rdma::Udata<'_>) -> Result<Self> {
         udata.expect_response::<CreateAhResponse>()?;
-        let av = Arc::new(Av::read(attr)?, GFP_KERNEL)?;
+        let path = Av::read(attr)?.network_path();
+        let handle = Handle::new(pd.id(), &path, GFP_KERNEL)?;
         let device = pd.device().data().clone();
-        let number = device.avs.insert(limits::AH_NUMBERS, av, GFP_KERNEL)?;
+        let number = device
+            .node()
+            .handles()
+            .insert(limits::AH_NUMBERS, handle, GFP_KERNEL)?;
         // From here on the drop takes it back.
         let ah = Self { device, number };
         udata.respond(&CreateAhResponse {
@@ -94,6 +101,6 @@ impl rdma::AddressHandle<Provider> for Ah {
 
 impl Drop for Ah {
     fn drop(&mut self) {
-        self.device.avs.remove(self.number);
+        self.device.node().handles().remove(self.number);
     }
 }
