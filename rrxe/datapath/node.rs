@@ -3,6 +3,10 @@
 //! What the packet path needs of a device.
 
 use super::{
+    counters::{
+        Counter,
+        Counters, //
+    },
     handle::Handle,
     qp::Qp,
     region::Mr,
@@ -45,6 +49,7 @@ pub(crate) struct Node {
     /// Address handles by number.
     #[pin]
     handles: RcuTable<Handle>,
+    counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
 }
@@ -57,6 +62,7 @@ impl Node {
         first_qpn: u32,
         first_key: u32,
     ) -> Result<Arc<Self>> {
+        let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         Arc::pin_init(
             pin_init!(Self {
@@ -64,6 +70,7 @@ impl Node {
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
                 handles <- RcuTable::new(1),
+                counters,
                 rest,
             }),
             GFP_KERNEL,
@@ -95,6 +102,11 @@ impl Node {
         port_mtu(&self.netdev)
     }
 
+    /// What has happened so far.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Drops the routes that queue pairs and address handles have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
@@ -106,6 +118,7 @@ impl Node {
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
+        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
     }
 }

@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     cq::Cq,
     flush::Flush,
     machine::{
@@ -39,6 +40,7 @@ use rrxe_proto::{
     access::Access,
     rc::{
         Action,
+        Discard,
         Done,
         Event,
         ExecError,
@@ -172,8 +174,16 @@ impl Side for ReceiveSide {
             return;
         }
         let queue = &mut self.queue;
-        let Action::Execute(task) = running.machine.on_arrival(arrival, queue) else {
-            return;
+        let task = match running.machine.on_arrival(arrival, queue) {
+            Action::Execute(task) => task,
+            Action::Dropped(Discard::OutOfOrder) => {
+                return qp.node().counters().count(Counter::OutOfSequence);
+            }
+            Action::Dropped(Discard::WrongQkey) => {
+                return qp.node().counters().count(Counter::BadQkey);
+            }
+            Action::Repeated => return qp.node().counters().count(Counter::DuplicateRequests),
+            Action::None | Action::Dropped(_) => return,
         };
         let outcome = execute(qp, queue, &task, arrival);
         let completion = running.machine.commit(task, outcome);
@@ -251,6 +261,9 @@ impl ReceiveSide {
 
     fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
         let wc = work_completion(qp, &self.queue, completion);
+        if completion.status == WcStatus::Success {
+            qp.node().counters().count(Counter::Receives);
+        }
         if self.cq.post(wc).is_err() {
             qp.fail();
         }
@@ -283,7 +296,11 @@ impl Running {
             };
             left = left.saturating_sub(plan.count());
             match transmit::response(qp, peer, &plan) {
-                Ok(()) => (),
+                Ok(()) => {
+                    if let ResponsePlan::Ack { aeth, .. } = &plan {
+                        qp.node().counters().count_answer(aeth.syndrome());
+                    }
+                }
                 Err(transmit::Failure::Local(_)) => {
                     if let ResponsePlan::Read(read) = &plan {
                         responder.fail_read(read, saved);

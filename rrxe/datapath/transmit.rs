@@ -3,6 +3,7 @@
 //! From a plan to packets on the wire.
 
 use super::{
+    counters::Counter,
     memory::Memory,
     node::Node,
     patience::Patience,
@@ -99,7 +100,7 @@ pub(super) fn datagram(
         let Ok((headers, route)) = handle.next(qp.node().netdev()) else {
             continue;
         };
-        send_by(&route, &headers, patience, &header, |skb| {
+        send_by(qp.node(), &route, &headers, patience, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
         .map_err(|error| error.at(packet.psn))?;
@@ -184,7 +185,7 @@ fn send(
 ) -> Result<(), Obstacle> {
     let Peer { way, patience, .. } = peer;
     match way.next(node.netdev()) {
-        Ok((headers, route)) => send_by(route, &headers, patience, header, fill),
+        Ok((headers, route)) => send_by(node, route, &headers, patience, header, fill),
         Err(_) => Ok(()),
     }
 }
@@ -194,23 +195,30 @@ fn send(
 /// A packet that the network does not take for a reason other than a lack of room counts as sent:
 /// it is lost like any other. So does one for which there has been no room for long.
 fn send_by(
+    node: &Node,
     route: &Route,
     headers: &Headers,
     patience: &mut Patience,
     header: &HeaderBuf,
     fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
 ) -> Result<(), Obstacle> {
-    let sent = try_send(route, headers, header, fill);
+    let sent = try_send(node, route, headers, header, fill);
     match sent {
         Ok(()) => patience.has_room(),
-        Err(Obstacle::NoRoom) if patience.has_no_room() => return Ok(()),
-        Err(_) => (),
+        Err(Obstacle::NoRoom) => {
+            node.counters().count(Counter::SendFailures);
+            if patience.has_no_room() {
+                return Ok(());
+            }
+        }
+        Err(Obstacle::Local(_)) => (),
     }
     sent
 }
 
 /// Sends one packet, if there is room for it.
 fn try_send(
+    node: &Node,
     route: &Route,
     headers: &Headers,
     header: &HeaderBuf,
@@ -230,7 +238,13 @@ fn try_send(
     packet.append(&icrc).map_err(full)?;
     match packet.send(route) {
         Err(SendError::Dropped) => Err(Obstacle::NoRoom),
-        Ok(()) | Err(SendError::Congested | SendError::Refused(_)) => Ok(()),
+        Err(SendError::Refused(_)) => Ok(()),
+        Ok(()) | Err(SendError::Congested) => {
+            let counters = node.counters();
+            counters.count(Counter::SentPackets);
+            counters.add(Counter::SentBytes, header.packet_len() as u64);
+            Ok(())
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     datapath::{
         attachment::Attachment,
+        counters::Counters,
         node::{
             port_mtu,
             Node, //
@@ -23,7 +24,8 @@ use crate::{
             CoreCaps,
             DeviceAttr,
             DeviceCaps,
-            PortLimits, //
+            PortLimits,
+            StatDesc, //
         }, //
     },
 };
@@ -95,6 +97,14 @@ impl rdma::ProviderDevice<Provider> for Device {
     const CORE_CAPS: CoreCaps = CoreCaps::ROCE_V2;
     const GIDS: u32 = limits::GIDS;
     const PKEYS: &'static [u16] = &[Pkey::DEFAULT.0];
+
+    fn counters() -> &'static [StatDesc] {
+        Counters::descriptions()
+    }
+
+    fn count(&self, index: usize) -> u64 {
+        self.node.counters().get(index)
+    }
 
     fn attributes(&self) -> DeviceAttr {
         DeviceAttr {
