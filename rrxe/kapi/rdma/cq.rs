@@ -109,12 +109,13 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
         unsafe { b::helpers::uverbs_attr_bundle_udata(attrs) }
     };
     let make = |device: &Device<P>, mut udata: Option<Udata<'_>>| {
-        // SAFETY: `cq` stays valid until its destroy operation, and so do the owners.
         let notify = match &udata {
+            // SAFETY: `cq` stays valid until its destroy operation, and so does the owner.
             Some(_) => unsafe { NotifyOwner::of_user(cq) },
+            // SAFETY: As above.
             None => unsafe { NotifyOwner::of_kernel(cq, attr.comp_vector) },
         }?;
-        // SAFETY: As above.
+        // SAFETY: `cq` stays valid until its destroy operation, and so does the owner.
         let events = unsafe { EventOwner::new(cq) }?;
         let mappings = KBox::pin_init(new_mutex!(KVec::new()), GFP_KERNEL_ACCOUNT)?;
 
