@@ -11,7 +11,8 @@
 #
 #	# vm: TMO=900 SMP=1 ICOUNT=1
 #
-# (see vm.sh; the environment wins).  "# vm: manual" marks what is no suite.
+# (see vm.sh; the environment wins).  "# vm: manual" marks what is no suite.  With
+# KERNEL among its settings a suite is for that kernel only, and not listed for others.
 
 . "$(dirname "$0")/common.sh"
 
@@ -19,10 +20,17 @@ guest=$RRXE_TREE/selftests/guest
 
 settings() { sed -nE '1,40s/^# vm: *//p' "$1"; }
 
+# May a suite run on this kernel?
+for_kernel() {
+	local wanted
+	wanted=$(settings "$1" | grep -oP '\bKERNEL=\K\S*') || return 0
+	[[ $wanted == "$KERNEL" ]]
+}
+
 list() {
 	local f
 	for f in "$guest"/*.sh "$guest"/*.py; do
-		[[ -x $f && $(settings "$f") != manual ]] && basename "$f"
+		[[ -x $f && $(settings "$f") != manual ]] && for_kernel "$f" && basename "$f"
 	done
 	return 0
 }
@@ -35,6 +43,7 @@ fi
 name=${1:?usage: vm-suite.sh NAME [ARGUMENT]...}
 shift
 [[ -x $guest/$name ]] || die "no suite $name; there are: $(list | paste -sd' ')"
+for_kernel "$guest/$name" || die "$name is not for this kernel: its head says for which KERNEL it is"
 for setting in $(settings "$guest/$name"); do
 	[[ $setting == *=* && ! -v ${setting%%=*} ]] && export "${setting?}"
 done
