@@ -17,7 +17,7 @@ compiler := $(if $(LLVM),LLVM=$(LLVM),$(if $(filter default,$(origin CC)),$(kern
 MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
 kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(compiler)
 
-.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test test-debug check format demo bench check-kdir
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test test-debug check format demo interop bench check-kdir
 
 all: modules
 
@@ -67,6 +67,9 @@ format: setup
 demo: vm-modules
 	@scripts/vm-suite.sh demo.sh
 
+interop: vm-modules
+	@scripts/vm-suite.sh interop.py
+
 bench: vm-modules
 	@scripts/bench.sh
 
@@ -83,6 +86,7 @@ help:
 	@echo '  make test-debug       the VM suites on a kernel that looks for faults (built on first use: 1 hour)'
 	@echo '  make format           format the Rust sources'
 	@echo '  make demo             show the module at work'
+	@echo '  make interop          against rdma_rxe, in two virtual machines on a cable'
 	@echo '  make vm CMD=...       run a command in a VM that has the module'
 	@echo '  make shell            an interactive shell there'
 	@echo '  make bench            compare with rdma_rxe (ROUNDS=3, ICOUNT=1: count instructions)'

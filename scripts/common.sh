@@ -80,6 +80,6 @@ kdir() { echo "$(kernel_work)/build"; }
 guest_dir() {
 	local state
 	state=$(cat "$CHROOT/.rrxe-packages" "$(kdir)/.rrxe-ready" \
-		"$RRXE_TREE"/scripts/{guest-files.txt,guest-modules.txt,build-guest.sh} | sha256sum)
+		"$RRXE_TREE"/scripts/{guest-files.txt,guest-modules.txt,build-guest.sh,tsc-khz.c} | sha256sum)
 	echo "$RRXE_CACHE/guest-$(kernel_release)-${state:0:12}"
 }

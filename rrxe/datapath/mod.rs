@@ -17,12 +17,15 @@
 
 mod arrival;
 pub(crate) mod attachment;
+pub(crate) mod counters;
 pub(crate) mod cq;
 mod flush;
+pub(crate) mod handle;
 pub(crate) mod ingress;
 pub(crate) mod machine;
 mod memory;
 pub(crate) mod node;
+pub(crate) mod patience;
 pub(crate) mod peer;
 pub(crate) mod qp;
 pub(crate) mod receive_queue;
@@ -33,3 +36,4 @@ pub(crate) mod srq;
 mod station;
 mod transmit;
 mod wake;
+pub(crate) mod way;

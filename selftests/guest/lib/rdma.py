@@ -94,6 +94,16 @@ class End:
     ip4: str
     ip6: str
 
+    @property
+    def mac(self):
+        """The Ethernet address of its netdev."""
+        return bytes.fromhex(self.run("cat", f"/sys/class/net/{self.netdev}/address").strip().replace(":", ""))
+
+    @property
+    def ip4_bytes(self):
+        """Its IPv4 address as on the wire."""
+        return socket.inet_aton(self.ip4)
+
     def run(self, *command, timeout=30):
         """Run a command in the network namespace of this end."""
         return subprocess.run(
@@ -236,6 +246,10 @@ class Device:
         """Allocate and register memory."""
         return Region(self, length, access)
 
+    def qp(self, kind, attr):
+        """Make one end of a connection."""
+        return kind(self, attr)
+
     def event(self, seconds=5):
         """The next asynchronous event, or None if there is none in time."""
         if not select.select([self.async_fd], [], [], patient(seconds))[0]:
@@ -265,13 +279,14 @@ class Completion(typing.NamedTuple):
     imm: int
     flags: int
     qp_num: int
+    src_qp: int
 
     @classmethod
     def of(cls, wc):
         """Translate one of pyverbs."""
         opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
         imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
-        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num)
+        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp)
 
 
 def poll_for(cq, count, seconds=20):
@@ -438,13 +453,15 @@ class RcQp:
 
     # Work requests.
 
-    def post(self, opcode, sges, remote=None, imm=None, atomic=None, flags=SEND.SIGNALED):
+    def post(self, opcode, sges, remote=None, imm=None, atomic=None, datagram=None, flags=SEND.SIGNALED):
         """Post one send work request."""
         number = next(self.numbers)
         wire_imm = 0 if imm is None else socket.htonl(imm)
         sges = sges or [SGE(0, 0, 0)]  # pyverbs wants one
         wr = SendWR(number, opcode, len(sges), wire_imm, sges, flags)
-        if atomic:
+        if datagram:
+            wr.set_wr_ud(*datagram)
+        elif atomic:
             wr.set_wr_atomic(remote.rkey, remote.addr, *atomic)
         elif remote:
             wr.set_wr_rdma(remote.rkey, remote.addr)
@@ -545,7 +562,7 @@ def good(completions):
 def pair(a, b, attr=RcAttr(), attr_b=None, kind=RcQp, **changes):
     """Two connected QPs, of two devices or twice of the same one."""
     attr = attr.with_(**changes)
-    qa, qb = kind(a, attr), kind(b, attr_b or attr)
+    qa, qb = a.qp(kind, attr), b.qp(kind, attr_b or attr)
     try:
         qa.connect(qb.peer)
         qb.connect(qa.peer)
