@@ -37,7 +37,7 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-from ktap import check
+from ktap import check, patient
 
 LIB = pathlib.Path(__file__).resolve().parent
 
@@ -79,7 +79,8 @@ def shell(function, *args, timeout=60):
     """Run a function of net.sh; returns what it prints."""
     script = f'set -e; . "{LIB}/net.sh"; {function} "$@"'
     done = subprocess.run(
-        ["bash", "-c", script, "net", *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
+        ["bash", "-c", script, "net", *map(str, args)],
+        capture_output=True, text=True, timeout=patient(timeout), check=False,
     )
     check(done.returncode == 0, f"{function}: {done.stdout}{done.stderr}".strip())
     return done.stdout
@@ -108,7 +109,8 @@ class End:
     def run(self, *command, timeout=30):
         """Run a command in the network namespace of this end."""
         return subprocess.run(
-            ["ip", "netns", "exec", self.netns, *command], capture_output=True, text=True, timeout=timeout, check=True
+            ["ip", "netns", "exec", self.netns, *command],
+            capture_output=True, text=True, timeout=patient(timeout), check=True,
         ).stdout
 
     def socket(self, *args):
@@ -288,7 +290,7 @@ class Device:
 
     def event(self, seconds=5):
         """The next asynchronous event, or None if there is none in time."""
-        if not select.select([self.async_fd], [], [], seconds)[0]:
+        if not select.select([self.async_fd], [], [], patient(seconds))[0]:
             return None
         event = self.ctx.get_async_event()
         event.ack()
@@ -332,7 +334,7 @@ class Completion(typing.NamedTuple):
 def poll_for(cq, count, seconds=20):
     """Exactly `count` completions of a CQ, or an error that says how many came."""
     found = []
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while len(found) < count:
         found += map(Completion.of, cq.poll(count - len(found))[1])
         if len(found) < count:
