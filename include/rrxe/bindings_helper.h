@@ -15,6 +15,7 @@
 #include <linux/ioport.h>
 #include <linux/libnvdimm.h>
 #include <linux/netdevice.h>
+#include <linux/percpu.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <linux/udp.h>

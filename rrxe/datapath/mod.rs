@@ -18,13 +18,16 @@
 
 mod arrival;
 pub(crate) mod attachment;
+pub(crate) mod counters;
 pub(crate) mod cq;
 mod flush;
+pub(crate) mod handle;
 pub(crate) mod ingress;
 mod local;
 pub(crate) mod machine;
 mod memory;
 pub(crate) mod node;
+pub(crate) mod patience;
 pub(crate) mod peer;
 pub(crate) mod qp;
 pub(crate) mod receive_queue;
@@ -35,4 +38,5 @@ pub(crate) mod srq;
 mod station;
 mod transmit;
 mod wake;
+pub(crate) mod way;
 pub(crate) mod window;

@@ -6,6 +6,7 @@ use crate::kapi::{
     mem::Rights,
     rdma::{
         Chunks,
+        DirectMap,
         Umem, //
     },
 };
@@ -44,8 +45,16 @@ pub(crate) struct Mr {
     access: Access,
     /// What the consumer and its peers call the first byte.
     iova: u64,
-    memory: Umem,
+    memory: Memory,
     bonds: Arc<Atomic<u32>>,
+}
+
+/// What stands behind a region.
+pub(crate) enum Memory {
+    /// Pages of a user process.
+    Pinned(Umem),
+    /// All of the kernel's, each byte called by its address.
+    Direct(DirectMap),
 }
 
 /// What keeps a region registered: a window that is bound to it.
@@ -72,7 +81,13 @@ pub(crate) enum Fault {
 
 impl Mr {
     /// Memory of protection domain `pd`, whose first byte is called `iova`. May sleep.
-    pub(crate) fn new(key: Key, pd: PdId, access: Access, iova: u64, memory: Umem) -> Result<Self> {
+    pub(crate) fn new(
+        key: Key,
+        pd: PdId,
+        access: Access,
+        iova: u64,
+        memory: Memory,
+    ) -> Result<Self> {
         Ok(Self {
             key,
             pd,
@@ -98,7 +113,7 @@ impl Mr {
         mw::Region {
             access: self.access,
             va: self.iova,
-            len: self.memory.len() as u64,
+            len: self.memory.len(),
         }
     }
 
@@ -148,8 +163,26 @@ impl Mr {
     ) -> Result<Chunks<'_, R>, Fault> {
         self.admit(key, pd, access)?;
         iova.checked_sub(self.iova)
-            .and_then(|offset| usize::try_from(offset).ok())
             .and_then(|offset| self.memory.chunks(offset, length as usize))
             .ok_or(Fault::Range)
+    }
+}
+
+impl Memory {
+    /// Bytes.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Pinned(umem) => umem.len() as u64,
+            Self::Direct(_) => u64::MAX,
+        }
+    }
+
+    fn chunks<R: Rights>(&self, offset: u64, length: usize) -> Option<Chunks<'_, R>> {
+        match self {
+            Self::Pinned(umem) => umem
+                .chunks(usize::try_from(offset).ok()?, length)
+                .map(Chunks::Pinned),
+            Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Direct),
+        }
     }
 }

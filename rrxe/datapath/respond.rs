@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     cq::Cq,
     flush::Flush,
     machine::{
@@ -28,6 +29,7 @@ use super::{
 use crate::{
     kapi::rdma::QpEvent,
     ring::{
+        Datagram,
         Wc,
         WcExtra, //
     },
@@ -38,6 +40,7 @@ use rrxe_proto::{
     access::Access,
     rc::{
         Action,
+        Discard,
         Done,
         Event,
         ExecError,
@@ -54,6 +57,8 @@ use rrxe_proto::{
         WcOpcode,
         WcStatus, //
     },
+    ud::GRH_LEN,
+    Qkey, //
 };
 
 /// How soon to try again to send responses that could not be sent.
@@ -82,7 +87,8 @@ enum Phase {
 /// What the receive side has once it may receive.
 struct Running {
     machine: ReceiveMachine,
-    peer: Peer,
+    /// Absent where packets come from anywhere, and nothing is answered.
+    peer: Option<Peer>,
 }
 
 impl ReceiveSide {
@@ -96,8 +102,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Begins to take requests of `peer` as `machine` says.
-    pub(crate) fn start(&mut self, peer: Peer, machine: ReceiveMachine) {
+    /// Begins to take requests of `peer`, or of anyone, as `machine` says.
+    pub(crate) fn start(&mut self, peer: Option<Peer>, machine: ReceiveMachine) {
         self.phase = Phase::Running(Running { machine, peer });
     }
 
@@ -105,6 +111,13 @@ impl ReceiveSide {
     pub(crate) fn configure(&mut self, config: ReceiveConfig) {
         if let Phase::Running(running) = &mut self.phase {
             running.machine.configure(config);
+        }
+    }
+
+    /// Changes the queue key of a side that receives.
+    pub(crate) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.machine.set_qkey(qkey);
         }
     }
 
@@ -118,14 +131,17 @@ impl ReceiveSide {
     /// Answers to another address from now on.
     pub(crate) fn redirect(&mut self, peer: Peer) {
         if let Phase::Running(running) = &mut self.phase {
-            running.peer = peer;
+            running.peer = Some(peer);
         }
     }
 
     /// Has the route to the peer looked up anew.
     pub(super) fn forget_route(&mut self) {
-        if let Some(running) = self.phase.running() {
-            running.peer.forget_route();
+        if let Some(Running {
+            peer: Some(peer), ..
+        }) = self.phase.running()
+        {
+            peer.forget_route();
         }
     }
 
@@ -154,12 +170,21 @@ impl Side for ReceiveSide {
         let Phase::Running(running) = &mut self.phase else {
             return;
         };
-        if !running.peer.is_source_of(arrival) {
+        let expected = running.peer.as_ref();
+        if expected.is_some_and(|peer| !peer.is_source_of(arrival)) {
             return;
         }
         let queue = &mut self.queue;
-        let Action::Execute(task) = running.machine.on_arrival(arrival, queue) else {
-            return;
+        let task = match running.machine.on_arrival(arrival, queue) {
+            Action::Execute(task) => task,
+            Action::Dropped(Discard::OutOfOrder) => {
+                return qp.node().counters().count(Counter::OutOfSequence);
+            }
+            Action::Dropped(Discard::WrongQkey) => {
+                return qp.node().counters().count(Counter::BadQkey);
+            }
+            Action::Repeated => return qp.node().counters().count(Counter::DuplicateRequests),
+            Action::None | Action::Dropped(_) => return,
         };
         let outcome = execute(qp, queue, &task, arrival);
         let completion = running.machine.commit(task, outcome);
@@ -237,6 +262,9 @@ impl ReceiveSide {
 
     fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
         let wc = work_completion(qp, &self.queue, completion);
+        if completion.status == WcStatus::Success {
+            qp.node().counters().count(Counter::Receives);
+        }
         if self.cq.post(wc).is_err() {
             qp.fail();
         }
@@ -257,7 +285,9 @@ impl Phase {
 impl Running {
     /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
-        let ReceiveMachine::Rc(Answering { responder, saved }) = &mut self.machine else {
+        let (ReceiveMachine::Rc(Answering { responder, saved }), Some(peer)) =
+            (&mut self.machine, &mut self.peer)
+        else {
             return Progress::Idle;
         };
         let mut left = budget;
@@ -266,8 +296,12 @@ impl Running {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
-            match transmit::response(qp, &mut self.peer, &plan) {
-                Ok(()) => (),
+            match transmit::response(qp, peer, &plan) {
+                Ok(()) => {
+                    if let ResponsePlan::Ack { aeth, .. } = &plan {
+                        qp.node().counters().count_answer(aeth.syndrome());
+                    }
+                }
                 Err(transmit::Failure::Local(_)) => {
                     if let ResponsePlan::Read(read) = &plan {
                         responder.fail_read(read, saved);
@@ -298,6 +332,13 @@ fn execute(
             .memory(qp)
             .scatter(queue.sges(), offset, arrival.payload(len))
             .map_err(|_| ExecError::LocalProtection)?,
+        TaskKind::PlaceDatagram { len } => {
+            let memory = queue.memory(qp);
+            memory
+                .scatter_bytes(queue.sges(), &arrival.grh())
+                .and_then(|()| memory.scatter(queue.sges(), GRH_LEN, arrival.payload(len)))
+                .map_err(|_| ExecError::LocalProtection)?
+        }
         TaskKind::Write {
             rkey,
             va,
@@ -334,6 +375,11 @@ fn work_completion(qp: &Qp, queue: &ReceiveQueue, completion: &ReceiveCompletion
         byte_len: completion.byte_len,
         extra,
         solicited: completion.solicited,
+        datagram: completion.source.map(|src_qp| Datagram {
+            src_qp,
+            pkey_index: 0,
+            sl: 0,
+        }),
         ..Wc::new(
             queue.wr_id(),
             completion.opcode,

@@ -13,6 +13,7 @@ mod link;
 mod mr;
 mod mw;
 mod pd;
+mod posting;
 mod qp;
 mod qp_attributes;
 mod srq;
@@ -46,7 +47,7 @@ impl rdma::Provider for Provider {
     type Pd = Pd;
     type Ah = ah::Ah;
     type Cq = crate::datapath::cq::Cq;
-    type Srq = crate::datapath::srq::Srq;
+    type Srq = srq::SharedQueue;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
     type Mw = mw::Allocation;

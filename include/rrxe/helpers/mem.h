@@ -26,3 +26,20 @@ __rust_helper bool rust_helper_is_persistent(const void *start, size_t length)
 	return region_intersects(virt_to_phys((void *)start), length, IORESOURCE_MEM,
 				 IORES_DESC_PERSISTENT_MEMORY) == REGION_INTERSECTS;
 }
+
+/*
+ * Whether all bytes are memory that is mapped where the kernel maps all of it. That is the
+ * same for all pages of a subsection.
+ */
+__rust_helper bool rust_helper_is_direct_mapped(unsigned long start, size_t len)
+{
+	const unsigned long step = 1UL << SUBSECTION_SHIFT;
+	unsigned long last = start + len - 1, at;
+
+	if (!len || last < start)
+		return false;
+	for (at = start; at < last; at = ALIGN_DOWN(at, step) + step)
+		if (!virt_addr_valid((void *)at))
+			return false;
+	return virt_addr_valid((void *)last);
+}

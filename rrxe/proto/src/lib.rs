@@ -13,7 +13,7 @@
 //!   headers, [`icrc`] masks what the invariant CRC leaves out.
 //! - Memory: [`mw`] knows what windows show of it.
 //! - Queue pairs: [`state`] says which attributes a transition needs and admits, [`rc`] runs the
-//!   two sides of a reliable connection, [`uc`] those of an unreliable one.
+//!   two sides of a reliable connection, [`uc`] those of an unreliable one, [`ud`] those of datagrams.
 
 // Kbuild adds `no_std` to every crate itself.
 #![cfg_attr(not(any(test, MODULE)), no_std)]
@@ -57,6 +57,7 @@ pub mod status;
 pub mod time;
 pub mod timers;
 pub mod uc;
+pub mod ud;
 pub mod wire;
 
 pub use crate::{

@@ -13,17 +13,19 @@ use std::{
 use proptest::prelude::*;
 use rrxe_proto::{
     opcode::Transport,
-    rc::{Binding, Local, Operation, Request, SendQueue, WqeSeq},
+    rc::{Binding, Flush, Local, Operation, Request, SendQueue, WqeSeq},
     status::{WcOpcode, WcStatus},
-    Access, Imm, Key,
+    ud::Destination,
+    wire::{Placement, Selectivity},
+    Access, Imm, Key, Qkey, Qpn,
 };
 use zerocopy::IntoBytes;
 
 use crate::{
     ring::{
-        abi::{send_flags, wr_opcode, SendWqe as RawWqe, Sge},
+        abi::{send_flags, wr_opcode, DatagramOperands, SendWqe as RawWqe, Sge},
         element::Element,
-        send_wqe::{SendRules, SendWqe},
+        send_wqe::{Addressee, SendRules, SendWqe},
         InvalidWqe, LocalData, SendCaps, SendRing, Signalling,
     },
     shmem::Udata,
@@ -41,6 +43,11 @@ const RULES: SendRules = SendRules {
     signalling: Signalling::Requested,
     max_sge: 7,
     max_inline: 112,
+};
+
+const UD_RULES: SendRules = SendRules {
+    transport: Transport::Ud,
+    ..RULES
 };
 
 fn make(caps: SendCaps) -> (SendRing, Mapping) {
@@ -231,6 +238,52 @@ fn local_operations() {
 }
 
 #[test]
+fn a_flush_says_its_length_where_others_have_that_of_their_data() {
+    let mut head = send_head(7, wr_opcode::FLUSH, 0);
+    head.wr.operands[..3].copy_from_slice(&[0x1000, 6 << 32 | 0xffff, 0x0103]);
+    head.dma.length = 5000;
+    let request = valid(head.as_bytes());
+    assert_eq!(request.len(), 0);
+    assert_eq!(
+        request.operation(),
+        Operation::Flush(Flush {
+            rkey: Key(6),
+            va: 0x1000,
+            len: 5000,
+            placement: Placement::BOTH,
+            selectivity: Selectivity::Region,
+        })
+    );
+    head.dma.length = (1 << 31) + 1;
+    assert_eq!(invalid(head.as_bytes()), InvalidWqe::Length);
+    for how in [0x0000, 0x0004, 0x0201, 0xff01] {
+        let mut head = head;
+        head.wr.operands[2] = how;
+        head.dma.length = 1;
+        assert_eq!(invalid(head.as_bytes()), InvalidWqe::Unsupported);
+    }
+}
+
+#[test]
+fn an_atomic_write_has_eight_bytes_of_inline_data() {
+    let mut head = send_head(7, wr_opcode::ATOMIC_WRITE, 0);
+    head.wr.operands[..2].copy_from_slice(&[0x1000, 6]);
+    let (wqe, cells, validity) = parse(&with_inline(head, b"12345678"), &RULES);
+    assert_eq!(validity, Ok(()));
+    assert!(matches!(wqe.local(&cells), LocalData::Inline(b"12345678")));
+    assert_eq!(
+        wqe.request().operation(),
+        Operation::AtomicWrite {
+            va: 0x1000,
+            rkey: Key(6),
+        }
+    );
+    for data in [&b""[..], b"1234", b"1234567812345678"] {
+        assert_eq!(invalid(&with_inline(head, data)), InvalidWqe::Length);
+    }
+}
+
+#[test]
 fn flags_are_taken_and_unknown_ones_refused() {
     let all = send_flags::ALL & !send_flags::INLINE;
     let flags = valid(&with_sges(send_head(7, wr_opcode::SEND, all), &[])).flags();
@@ -254,7 +307,7 @@ fn flags_are_taken_and_unknown_ones_refused() {
 
 #[test]
 fn operations_of_the_kernel_and_of_other_services_are_refused() {
-    for opcode in (10..300).chain([u32::MAX, 0xf0]) {
+    for opcode in (10..=13).chain(16..300).chain([u32::MAX, 0xf0]) {
         let element = with_sges(send_head(7, opcode, 0), &[]);
         assert_eq!(invalid(&element), InvalidWqe::Unsupported);
         assert_eq!(InvalidWqe::Unsupported.status(), WcStatus::LocalQpOperation);
@@ -270,14 +323,63 @@ fn operations_of_the_kernel_and_of_other_services_are_refused() {
             matches!(opcode, 0..=3 | 7..=8)
         );
     }
-    let ud = SendRules {
-        transport: Transport::Ud,
-        ..RULES
-    };
     for opcode in 0..20 {
-        let element = with_sges(send_head(7, opcode, 0), &[]);
-        assert_eq!(parse(&element, &ud).2, Err(InvalidWqe::Unsupported));
+        let element = with_sges(datagram_head(opcode, 1, 2, 3), &[]);
+        let expected = match opcode {
+            wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => Ok(()),
+            _ => Err(InvalidWqe::Unsupported),
+        };
+        assert_eq!(parse(&element, &UD_RULES).2, expected);
     }
+}
+
+/// The element's head for a datagram.
+fn datagram_head(opcode: u32, qpn: u32, qkey: u32, handle: u32) -> RawWqe {
+    let mut head = send_head(7, opcode, 0);
+    let operands = DatagramOperands {
+        remote_qpn: qpn,
+        remote_qkey: qkey,
+        pkey_index: 0x5a5a,
+        reserved: 0x5a5a,
+        ah_num: handle,
+        pad: [u64::MAX; 2],
+        av: [u64::MAX; 11],
+    };
+    head.wr.operands = zerocopy::transmute!(operands);
+    head
+}
+
+#[test]
+fn a_datagram_has_an_addressee_and_nothing_else_has() {
+    let element = with_sges(
+        datagram_head(wr_opcode::SEND, 0xff_ffff, 0x8765_4321, 9),
+        &[sge(1, 20)],
+    );
+    let (wqe, _, validity) = parse(&element, &UD_RULES);
+    assert_eq!(validity, Ok(()));
+    assert_eq!(wqe.request().len(), 20);
+    assert_eq!(
+        wqe.addressee(),
+        Some(Addressee {
+            handle: 9,
+            destination: Destination {
+                qpn: Qpn::MULTICAST,
+                qkey: Qkey(0x8765_4321),
+            },
+        })
+    );
+    assert_eq!(parse(&element, &RULES).0.addressee(), None);
+}
+
+#[test]
+fn a_datagram_without_handle_or_to_no_queue_pair_is_invalid() {
+    for (qpn, handle) in [(1, 0), (0x100_0000, 1), (u32::MAX, 1)] {
+        let element = with_sges(datagram_head(wr_opcode::SEND, qpn, 1, handle), &[]);
+        let (wqe, _, validity) = parse(&element, &UD_RULES);
+        assert_eq!(validity, Err(InvalidWqe::Destination));
+        assert_eq!((wqe.wr_id(), wqe.addressee()), (7, None));
+    }
+    assert_eq!(InvalidWqe::Destination.status(), WcStatus::LocalQpOperation);
 }
 
 #[test]

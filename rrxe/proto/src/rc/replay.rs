@@ -119,7 +119,7 @@ impl Responder {
                 if self.owed == Owed::Nothing {
                     self.owed = Owed::Ack;
                 }
-                return Action::None;
+                return Action::Repeated;
             }
             RcRequest::Read(reth) => self.find_read(psn, reth, saved),
             RcRequest::CompareSwap(_)
@@ -134,7 +134,7 @@ impl Responder {
             entry.repeat(part);
             self.due_from = self.due_from.min(slot);
         }
-        Action::None
+        Action::Repeated
     }
 
     /// The number and the part of the READ that `reth` at `psn` is a copy of.
