@@ -16,7 +16,7 @@ CC := $(if $(filter default,$(origin CC)),$(shell sed -nE 's/^CONFIG_CC_VERSION_
 MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
 kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(if $(CC),CC=$(CC))
 
-.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check format demo bench check-kdir
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check format demo bench fuzz check-kdir
 
 all: modules
 
@@ -66,6 +66,9 @@ demo: vm-modules
 bench: vm-modules
 	@scripts/bench.sh
 
+fuzz: setup
+	@scripts/in-chroot.sh scripts/fuzz.sh $(or $(FUZZ_SECONDS),600) $(FUZZ)
+
 help:
 	@echo 'For the running kernel (or the one whose tree is KDIR):'
 	@echo '  make [KDIR=...]       build rrxe.ko into build/<kernel release>/'
@@ -77,6 +80,7 @@ help:
 	@echo '  make test             everything: format, lints, host tests, module, VM suites'
 	@echo '  make check            the part of it that needs no VM'
 	@echo '  make format           format the Rust sources'
+	@echo '  make fuzz             fuzz all targets, or those in FUZZ, for FUZZ_SECONDS each (600)'
 	@echo '  make demo             show the module at work'
 	@echo '  make vm CMD=...       run a command in a VM that has the module'
 	@echo '  make shell            an interactive shell there'
