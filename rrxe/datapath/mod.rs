@@ -17,6 +17,7 @@
 
 mod arrival;
 pub(crate) mod attachment;
+pub(crate) mod counters;
 pub(crate) mod cq;
 mod flush;
 pub(crate) mod ingress;
@@ -25,9 +26,11 @@ mod memory;
 pub(crate) mod node;
 pub(crate) mod peer;
 pub(crate) mod qp;
+pub(crate) mod receive_queue;
 pub(crate) mod region;
 pub(crate) mod respond;
 pub(crate) mod send;
+pub(crate) mod srq;
 mod station;
 mod transmit;
 mod wake;

@@ -3,6 +3,10 @@
 //! What the packet path needs of a device.
 
 use super::{
+    counters::{
+        Counter,
+        Counters, //
+    },
     qp::Qp,
     region::Mr,
     wake::Wake, //
@@ -36,6 +40,7 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
+    counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
 }
@@ -48,12 +53,14 @@ impl Node {
         first_qpn: u32,
         first_key: u32,
     ) -> Result<Arc<Self>> {
+        let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         Arc::pin_init(
             pin_init!(Self {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
+                counters,
                 rest,
             }),
             GFP_KERNEL,
@@ -75,6 +82,11 @@ impl Node {
         &self.mrs
     }
 
+    /// What has happened so far.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Drops the routes that queue pairs have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
@@ -85,6 +97,7 @@ impl Node {
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
+        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
     }
 }

@@ -105,7 +105,7 @@ pub(crate) struct DmaInfo {
 }
 
 /// Words of the union `wr` in [`SendWr`].
-const OPERAND_WORDS: usize = 15;
+pub(crate) const OPERAND_WORDS: usize = 15;
 
 /// Send work request: `struct rxe_send_wr`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -228,6 +228,15 @@ pub(crate) struct MmInfo {
     pub(crate) size: u32,
     /// Nothing.
     pub(crate) pad: u32,
+}
+
+impl MmInfo {
+    /// There is no queue to map.
+    pub(crate) const NOTHING: Self = Self {
+        offset: 0,
+        size: 0,
+        pad: 0,
+    };
 }
 
 /// Response to the creation of a completion queue, and to its resizing.

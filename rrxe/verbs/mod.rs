@@ -12,8 +12,10 @@ mod device;
 mod link;
 mod mr;
 mod pd;
+mod posting;
 mod qp;
 mod qp_attributes;
+mod srq;
 
 pub(crate) mod limits;
 
@@ -44,6 +46,7 @@ impl rdma::Provider for Provider {
     type Pd = Pd;
     type Ah = ah::Ah;
     type Cq = crate::datapath::cq::Cq;
+    type Srq = srq::SharedQueue;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
     type Link = link::Link;

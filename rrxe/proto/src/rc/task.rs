@@ -19,6 +19,8 @@ pub enum Action {
     /// Nothing at once. What is owed to the peer comes out of
     /// [`poll_transmit`](super::Responder::poll_transmit).
     None,
+    /// Nothing: it has been executed before. It is answered once more like [`None`](Self::None).
+    Repeated,
     /// Nothing at all.
     Dropped(Discard),
     /// Do this, then [`commit`](super::Responder::commit) it.

@@ -124,7 +124,7 @@ impl Rig {
             .side
             .on_request(headers, &mut self.receives, &mut self.saved)
         {
-            Action::None => None,
+            Action::None | Action::Repeated => None,
             Action::Dropped(discard) => Some(discard),
             Action::Execute(task) => {
                 self.tasks.push(task.kind());
