@@ -9,8 +9,8 @@
 #
 #	cargo run --manifest-path selftests/fuzz/Cargo.toml --bin TARGET FILE
 #
-# runs it again.  With MERGE=1 the corpus is replaced by the smallest part of all
-# that was found that covers as much.
+# runs it again.  With RRXE_MERGE=1 the corpus is replaced by the smallest part of all
+# that was found that runs through as much of the code.
 
 . "$(dirname "$0")/common.sh"
 
@@ -47,7 +47,7 @@ merge() {
 	local target=$1 corpus=$FUZZ/corpus/$1
 	mv "$corpus" "$OUT/old-$target"
 	mkdir "$corpus"
-	"$OUT/target/$TRIPLE/release/$target" -merge=1 "$corpus" "$OUT/old-$target" "$OUT/found/$target"
+	"$OUT/target/$TRIPLE/release/$target" -set_cover_merge=1 -use_counters=0 "$corpus" "$OUT/old-$target" "$OUT/found/$target"
 	rm -rf "$OUT/old-$target"
 }
 
@@ -60,5 +60,5 @@ build
 for name in "${names[@]}"; do
 	say "$name for $seconds s"
 	fuzz "$name" "$seconds"
-	[[ -z ${MERGE:-} ]] || merge "$name"
+	[[ -z ${RRXE_MERGE:-} ]] || merge "$name"
 done
