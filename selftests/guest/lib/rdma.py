@@ -37,7 +37,7 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-from ktap import check
+from ktap import check, patient
 
 LIB = pathlib.Path(__file__).resolve().parent
 
@@ -77,7 +77,8 @@ def shell(function, *args, timeout=60):
     """Run a function of net.sh; returns what it prints."""
     script = f'set -e; . "{LIB}/net.sh"; {function} "$@"'
     done = subprocess.run(
-        ["bash", "-c", script, "net", *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
+        ["bash", "-c", script, "net", *map(str, args)],
+        capture_output=True, text=True, timeout=patient(timeout), check=False,
     )
     check(done.returncode == 0, f"{function}: {done.stdout}{done.stderr}".strip())
     return done.stdout
@@ -106,7 +107,8 @@ class End:
     def run(self, *command, timeout=30):
         """Run a command in the network namespace of this end."""
         return subprocess.run(
-            ["ip", "netns", "exec", self.netns, *command], capture_output=True, text=True, timeout=timeout, check=True
+            ["ip", "netns", "exec", self.netns, *command],
+            capture_output=True, text=True, timeout=patient(timeout), check=True,
         ).stdout
 
     def socket(self, *args):
@@ -250,7 +252,7 @@ class Device:
 
     def event(self, seconds=5):
         """The next asynchronous event, or None if there is none in time."""
-        if not select.select([self.async_fd], [], [], seconds)[0]:
+        if not select.select([self.async_fd], [], [], patient(seconds))[0]:
             return None
         event = self.ctx.get_async_event()
         event.ack()
@@ -277,19 +279,20 @@ class Completion(typing.NamedTuple):
     imm: int
     flags: int
     qp_num: int
+    src_qp: int
 
     @classmethod
     def of(cls, wc):
         """Translate one of pyverbs."""
         opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
         imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
-        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num)
+        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp)
 
 
 def poll_for(cq, count, seconds=20):
     """Exactly `count` completions of a CQ, or an error that says how many came."""
     found = []
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while len(found) < count:
         found += map(Completion.of, cq.poll(count - len(found))[1])
         if len(found) < count:
@@ -450,13 +453,15 @@ class RcQp:
 
     # Work requests.
 
-    def post(self, opcode, sges, remote=None, imm=None, atomic=None, flags=SEND.SIGNALED):
+    def post(self, opcode, sges, remote=None, imm=None, atomic=None, datagram=None, flags=SEND.SIGNALED):
         """Post one send work request."""
         number = next(self.numbers)
         wire_imm = 0 if imm is None else socket.htonl(imm)
         sges = sges or [SGE(0, 0, 0)]  # pyverbs wants one
         wr = SendWR(number, opcode, len(sges), wire_imm, sges, flags)
-        if atomic:
+        if datagram:
+            wr.set_wr_ud(*datagram)
+        elif atomic:
             wr.set_wr_atomic(remote.rkey, remote.addr, *atomic)
         elif remote:
             wr.set_wr_rdma(remote.rkey, remote.addr)
