@@ -148,6 +148,7 @@ impl Victim {
             TaskKind::Read { len, .. } => assert!(len != 0 && len <= MAX_MESSAGE_LEN),
             TaskKind::Atomic { va, .. } => assert_eq!(va % 8, 0),
             TaskKind::Nothing => (),
+            TaskKind::PlaceDatagram { .. } => panic!("no datagrams on a connection"),
         }
     }
 
