@@ -7,9 +7,15 @@
 
 use super::{
     arrival::Arrival,
-    qp::Qp, //
+    node::Node,
+    qp::Qp,
+    waiting::Waiting, //
 };
-use kernel::prelude::*;
+use crate::kapi::net::RxPacket;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rrxe_proto::{
     psn::Psn,
     rc::{
@@ -19,6 +25,7 @@ use rrxe_proto::{
         Done,
         Event,
         ExecError,
+        Keep,
         ReceiveCompletion,
         ReceiveConfig,
         ReceiveSource,
@@ -156,12 +163,18 @@ pub(crate) enum ReceiveMachine {
 pub(crate) struct Answering {
     pub(super) responder: Responder,
     pub(super) saved: KVec<Saved>,
+    waiting: Waiting,
 }
 
 impl Answering {
-    /// The two, with room in `saved` for as many READs and atomics as the peer may have under way.
-    pub(crate) fn new(responder: Responder, saved: KVec<Saved>) -> Self {
-        Self { responder, saved }
+    /// The two, with room in `saved` for as many READs and atomics as the peer may have under way,
+    /// on `node`. May sleep.
+    pub(crate) fn new(responder: Responder, saved: KVec<Saved>, node: Arc<Node>) -> Result<Self> {
+        Ok(Self {
+            responder,
+            saved,
+            waiting: Waiting::new(node, Responder::PLACES)?,
+        })
     }
 }
 
@@ -192,12 +205,38 @@ impl ReceiveMachine {
         source: &mut impl ReceiveSource,
     ) -> Action {
         match (self, arrival.headers()) {
-            (Self::Rc(Answering { responder, saved }), Some(headers)) => {
-                responder.on_request(headers, source, saved)
-            }
+            (
+                Self::Rc(Answering {
+                    responder, saved, ..
+                }),
+                Some(headers),
+            ) => responder.on_request(headers, source, saved),
             (Self::Rc(answering), None) => answering.responder.on_unknown_opcode(arrival.bth()),
             (Self::Uc(receiver), Some(headers)) => receiver.on_request(headers, source),
             (Self::Uc(_), None) => Action::Dropped(Discard::NotRequest),
+        }
+    }
+
+    /// Stores a packet until its turn comes. One for which there is no room is lost.
+    pub(super) fn keep(&mut self, keep: Keep, packet: RxPacket) {
+        let Self::Rc(Answering {
+            responder, waiting, ..
+        }) = self
+        else {
+            return;
+        };
+        if waiting.store(keep.place(), packet).is_ok() {
+            responder.keep(keep);
+        }
+    }
+
+    /// The next packet that was kept and whose turn has come.
+    pub(super) fn poll_kept(&mut self) -> Option<RxPacket> {
+        match self {
+            Self::Rc(Answering {
+                responder, waiting, ..
+            }) => waiting.take(responder.poll_kept()?),
+            Self::Uc(_) => None,
         }
     }
 
@@ -208,7 +247,9 @@ impl ReceiveMachine {
         outcome: Result<Done, ExecError>,
     ) -> Option<ReceiveCompletion> {
         match self {
-            Self::Rc(Answering { responder, saved }) => responder.commit(task, outcome, saved),
+            Self::Rc(Answering {
+                responder, saved, ..
+            }) => responder.commit(task, outcome, saved),
             Self::Uc(receiver) => receiver.commit(task, outcome),
         }
     }
@@ -224,7 +265,10 @@ impl ReceiveMachine {
     /// Drops all requests.
     pub(super) fn enter_error(&mut self) {
         match self {
-            Self::Rc(answering) => answering.responder.enter_error(),
+            Self::Rc(answering) => {
+                answering.responder.enter_error();
+                answering.waiting.clear();
+            }
             Self::Uc(receiver) => receiver.enter_error(),
         }
     }

@@ -30,4 +30,5 @@ pub(crate) mod respond;
 pub(crate) mod send;
 mod station;
 mod transmit;
+mod waiting;
 mod wake;

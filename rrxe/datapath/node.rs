@@ -5,7 +5,8 @@
 use super::{
     qp::Qp,
     region::Mr,
-    wake::Wake, //
+    waiting::Allowance, //
+    wake::Wake,
 };
 use crate::kapi::{
     net::NetDevice,
@@ -36,6 +37,7 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
+    allowance: Allowance,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
 }
@@ -54,6 +56,7 @@ impl Node {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
+                allowance: Allowance::new(),
                 rest,
             }),
             GFP_KERNEL,
@@ -73,6 +76,11 @@ impl Node {
     /// Memory regions by index of their keys.
     pub(crate) fn mrs(&self) -> &RcuTable<Mr> {
         &self.mrs
+    }
+
+    /// What packets that wait for their turn may take.
+    pub(super) fn allowance(&self) -> &Allowance {
+        &self.allowance
     }
 
     /// Drops the routes that queue pairs have found. Process context, may sleep.

@@ -170,21 +170,16 @@ impl ReceiveSide {
 }
 
 impl Side for ReceiveSide {
-    fn receive(&mut self, qp: &Qp, arrival: &Arrival) {
+    fn receive(&mut self, qp: &Qp, arrival: Arrival) {
         let Phase::Running(running) = &mut self.phase else {
             return;
         };
-        if !running.peer.is_source_of(arrival) {
+        if !running.peer.is_source_of(&arrival) {
             return;
         }
-        let queue = &mut self.queue;
-        let Action::Execute(task) = running.machine.on_arrival(arrival, queue) else {
-            return;
-        };
-        let outcome = execute(&qp.memory(), queue, &task, arrival);
-        let completion = running.machine.commit(task, outcome);
-        if let Some(completion) = completion {
-            self.complete(qp, &completion);
+        self.take_in(qp, arrival);
+        while let Some(kept) = self.poll_kept() {
+            self.take_in(qp, kept);
         }
     }
 
@@ -208,6 +203,34 @@ impl Side for ReceiveSide {
 }
 
 impl ReceiveSide {
+    /// Does what a request of the peer asks for, or stores it.
+    fn take_in(&mut self, qp: &Qp, arrival: Arrival) {
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        let queue = &mut self.queue;
+        let completion = match running.machine.on_arrival(&arrival, queue) {
+            Action::None | Action::Dropped(_) => None,
+            Action::Keep(keep) => return running.machine.keep(keep, arrival.into_packet()),
+            Action::Execute(task) => {
+                let outcome = execute(&qp.memory(), queue, &task, &arrival);
+                running.machine.commit(task, outcome)
+            }
+        };
+        arrival.consume();
+        if let Some(completion) = completion {
+            self.complete(qp, &completion);
+        }
+    }
+
+    /// The next request that was stored and whose turn has come.
+    fn poll_kept(&mut self) -> Option<Arrival> {
+        let Phase::Running(running) = &mut self.phase else {
+            return None;
+        };
+        Arrival::parse(running.machine.poll_kept()?)
+    }
+
     /// Completes receive work requests with an error, if it has come to that.
     fn flush(&mut self, qp: &Qp, budget: u32) -> Progress {
         let Phase::Flushing(running) = &mut self.phase else {
@@ -260,7 +283,10 @@ impl ReceiveSide {
 impl Running {
     /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
-        let ReceiveMachine::Rc(Answering { responder, saved }) = &mut self.machine else {
+        let ReceiveMachine::Rc(Answering {
+            responder, saved, ..
+        }) = &mut self.machine
+        else {
             return Progress::Idle;
         };
         let mut left = budget;

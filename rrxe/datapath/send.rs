@@ -161,7 +161,7 @@ impl SendSide {
 }
 
 impl Side for SendSide {
-    fn receive(&mut self, qp: &Qp, arrival: &Arrival) {
+    fn receive(&mut self, qp: &Qp, arrival: Arrival) {
         // Nobody answers on an unreliable connection.
         let Some(Running {
             machine: SendMachine::Rc(requester),
@@ -174,12 +174,12 @@ impl Side for SendSide {
         let Some(response) = arrival.headers().and_then(Response::from_headers) else {
             return;
         };
-        if !peer.is_source_of(arrival) {
+        if !peer.is_source_of(&arrival) {
             return;
         }
         let ring = &self.ring;
         let (wqe, placed) = match requester.on_response(now(), &response, ring) {
-            Placement::None | Placement::Dropped(_) => return,
+            Placement::None | Placement::Dropped(_) => return arrival.consume(),
             Placement::Read { wqe, offset, len } => {
                 let memory = qp.memory();
                 (
@@ -192,6 +192,7 @@ impl Side for SendSide {
                 (wqe, memory.scatter_word(local_sges(ring, wqe), original))
             }
         };
+        arrival.consume();
         if let Err(status) = placed {
             requester.fail(wqe, status);
         }

@@ -48,7 +48,7 @@ const BUDGET: u32 = 192;
 /// One side of a queue pair: the send side or the receive side.
 pub(super) trait Side: Unpin {
     /// Takes in a packet from the peer.
-    fn receive(&mut self, qp: &Qp, arrival: &Arrival);
+    fn receive(&mut self, qp: &Qp, arrival: Arrival);
 
     /// Does what can be done now, up to about `budget` packets or completions.
     fn work(&mut self, qp: &Qp, budget: u32) -> Progress;
@@ -138,8 +138,7 @@ impl<S: Side> Station<S> {
         };
         match free {
             Some(mut turn) => {
-                turn.receive(qp, &arrival);
-                arrival.consume();
+                turn.receive(qp, arrival);
                 self.take_turns(qp, turn);
             }
             None => {
@@ -194,8 +193,7 @@ impl<S: Side> Station<S> {
                 return Progress::Idle;
             };
             if let Some(arrival) = Arrival::parse(packet) {
-                turn.receive(qp, &arrival);
-                arrival.consume();
+                turn.receive(qp, arrival);
             }
         }
         Progress::Busy

@@ -9,10 +9,13 @@ use super::{
     limits, //
 };
 use crate::{
-    datapath::machine::{
-        Answering,
-        ReceiveMachine,
-        SendMachine, //
+    datapath::{
+        machine::{
+            Answering,
+            ReceiveMachine,
+            SendMachine, //
+        },
+        node::Node, //
     },
     kapi::{
         error::eopnotsupp,
@@ -23,7 +26,10 @@ use crate::{
         },
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rrxe_proto::{
     access::Access,
     mtu::PathMtu,
@@ -186,15 +192,20 @@ impl Attributes {
         }
     }
 
-    /// What a queue pair receives with. May sleep.
-    pub(super) fn receive_machine(&self, service: Service) -> Result<ReceiveMachine> {
+    /// What a queue pair of `node` receives with. May sleep.
+    pub(super) fn receive_machine(
+        &self,
+        service: Service,
+        node: &Arc<Node>,
+    ) -> Result<ReceiveMachine> {
         let (mtu, psn) = (self.path_mtu, self.rq_psn);
         Ok(match service {
             Service::Uc => ReceiveMachine::Uc(Receiver::new(mtu, psn, self.access)),
             _ => ReceiveMachine::Rc(Answering::new(
                 Responder::new(mtu, psn, self.receive_config()),
                 saved_for(self.max_dest_rd_atomic)?,
-            )),
+                node.clone(),
+            )?),
         })
     }
 
