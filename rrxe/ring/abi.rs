@@ -230,6 +230,15 @@ pub(crate) struct MmInfo {
     pub(crate) pad: u32,
 }
 
+impl MmInfo {
+    /// There is no queue to map.
+    pub(crate) const NOTHING: Self = Self {
+        offset: 0,
+        size: 0,
+        pad: 0,
+    };
+}
+
 /// Response to the creation of a completion queue, and to its resizing.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -126,6 +126,13 @@ impl Slot<'_> {
             shared.write(*word);
         }
     }
+
+    /// Becomes a copy of `other`, as far as there is room.
+    pub(super) fn copy_from(&self, other: &Slot<'_>) {
+        for (to, from) in self.0.iter().zip(other.0) {
+            to.write(from.read());
+        }
+    }
 }
 
 impl Element for Slot<'_> {

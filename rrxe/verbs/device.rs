@@ -58,6 +58,8 @@ pub(crate) struct Device {
     pub(crate) avs: RcuTable<Av>,
     /// Number of the next protection domain.
     next_pd: Atomic<u64>,
+    /// Number of the next shared receive queue.
+    next_srq: Atomic<u32>,
 }
 
 impl Device {
@@ -74,6 +76,7 @@ impl Device {
                 node,
                 avs <- RcuTable::new(1),
                 next_pd: Atomic::new(0),
+                next_srq: Atomic::new(1),
             }),
             GFP_KERNEL,
         )
@@ -87,6 +90,11 @@ impl Device {
     /// Returns a number that no protection domain of the device has had before.
     pub(super) fn number_pd(&self) -> PdId {
         PdId::new(self.next_pd.fetch_add(1, Relaxed))
+    }
+
+    /// Returns a number for a shared receive queue. Nothing is found by it.
+    pub(super) fn number_srq(&self) -> u32 {
+        self.next_srq.fetch_add(1, Relaxed)
     }
 }
 
@@ -104,6 +112,7 @@ impl rdma::ProviderDevice<Provider> for Device {
             page_size_cap: 0xffff_f000,
             caps: DeviceCaps::PORT_ACTIVE_EVENT
                 .union(DeviceCaps::SYS_IMAGE_GUID)
+                .union(DeviceCaps::SRQ_RESIZE)
                 .union(DeviceCaps::RC_RNR_NAK),
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
@@ -112,6 +121,9 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_sge_rd: limits::MAX_SGE,
             max_cq: limits::MAX_CQ,
             max_cqe: limits::MAX_CQE,
+            max_srq: limits::MAX_SRQ,
+            max_srq_wr: limits::MAX_QP_WR,
+            max_srq_sge: limits::MAX_SGE,
             max_mr: limits::MAX_MR,
             max_pd: limits::MAX_PD,
             max_ah: limits::MAX_AH,

@@ -46,6 +46,10 @@ pub(crate) const MAX_MR: u32 = 1 << 23;
 /// Bytes of a memory region: whatever can be pinned.
 pub(crate) const MAX_MR_SIZE: u64 = u64::MAX;
 
+/// Shared receive queues of a device. They are found by the queue pairs that use them; the RDMA core
+/// counts them.
+pub(crate) const MAX_SRQ: u32 = 1 << 20;
+
 /// Protection domains of a device. They have no numbers; the RDMA core counts them.
 pub(crate) const MAX_PD: u32 = 1 << 20;
 

@@ -14,6 +14,7 @@ mod mr;
 mod pd;
 mod qp;
 mod qp_attributes;
+mod srq;
 
 pub(crate) mod limits;
 
@@ -44,6 +45,7 @@ impl rdma::Provider for Provider {
     type Pd = Pd;
     type Ah = ah::Ah;
     type Cq = crate::datapath::cq::Cq;
+    type Srq = crate::datapath::srq::Srq;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
     type Link = link::Link;

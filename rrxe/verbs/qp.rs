@@ -18,6 +18,7 @@ use crate::{
         node::Node,
         peer::Peer,
         qp::Qp,
+        receive_queue::Supply,
         respond::ReceiveSide,
         send::{
             SendSide,
@@ -38,7 +39,10 @@ use crate::{
         },
     },
     ring::{
-        abi::CreateQpResponse,
+        abi::{
+            CreateQpResponse,
+            MmInfo, //
+        },
         ReceiveCaps,
         ReceiveRing,
         SendCaps,
@@ -102,15 +106,14 @@ impl rdma::QueuePair<Provider> for QueuePair {
             QpType::Uc => (Service::Uc, Transport::Uc),
             _ => return Err(eopnotsupp()),
         };
-        if init.create_flags() != 0 || init.has_srq() {
+        if init.create_flags() != 0 {
             return Err(eopnotsupp());
         }
         // Users in the kernel post by calls, for which there are no queues yet.
         let udata = udata.ok_or(eopnotsupp())?;
         udata.expect_response::<CreateQpResponse>()?;
 
-        let caps = init.caps();
-        check(&caps)?;
+        let caps = caps(init)?;
         let signalling = if init.signal_all() {
             Signalling::All
         } else {
@@ -121,21 +124,27 @@ impl rdma::QueuePair<Provider> for QueuePair {
             max_sge: caps.max_send_sge,
             max_inline: caps.max_inline_data,
         };
-        let receive_caps = ReceiveCaps {
-            max_wr: caps.max_recv_wr,
-            max_sge: caps.max_recv_sge,
-        };
         let send = SendRing::new(send_caps, transport, signalling)?;
-        let receive = ReceiveRing::new(receive_caps)?;
+        let supply = match init.srq() {
+            Some(srq) => Supply::Shared((**srq).clone()),
+            None => Supply::Own(ReceiveRing::new(ReceiveCaps {
+                max_wr: caps.max_recv_wr,
+                max_sge: caps.max_recv_sge,
+            })?),
+        };
+        let receive_caps = supply.own_caps();
         let caps = QpCaps {
             max_send_wr: send.caps().max_wr,
             max_send_sge: send.caps().max_sge,
             max_inline_data: send.caps().max_inline,
-            max_recv_wr: receive.caps().max_wr,
-            max_recv_sge: receive.caps().max_sge,
+            max_recv_wr: receive_caps.max_wr,
+            max_recv_sge: receive_caps.max_sge,
         };
         let response = CreateQpResponse {
-            rq_mi: receive.share(udata)?,
+            rq_mi: match &supply {
+                Supply::Own(ring) => ring.share(udata)?,
+                Supply::Shared(_) => MmInfo::NOTHING,
+            },
             sq_mi: send.share(udata)?,
         };
         udata.respond(&response)?;
@@ -149,7 +158,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
         )?;
         let node = pd.device().data().node().clone();
         let send = SendSide::new(send, (**init.send_cq()?).clone());
-        let receive = ReceiveSide::new(receive, (**init.recv_cq()?).clone());
+        let receive = ReceiveSide::new(supply, (**init.recv_cq()?).clone());
         let place = node.qps().reserve(limits::QPNS, GFP_KERNEL)?;
         let qpn = Qpn::new(place.id()).ok_or(ENOSPC)?;
         let qp = Qp::new(qpn, pd.id(), node.clone(), events, send, receive)?;
@@ -355,15 +364,18 @@ impl QueuePair {
     }
 }
 
-/// Fails with `EINVAL` if more is asked for than there may be.
-fn check(caps: &QpCaps) -> Result {
+/// The sizes asked for, none of a receive queue if that is shared. `EINVAL` if they are more than
+/// there may be.
+fn caps(init: &QpInit<'_, Provider>) -> Result<QpCaps> {
+    let mut caps = init.caps();
+    if init.srq().is_some() {
+        caps.max_recv_wr = 0;
+        caps.max_recv_sge = 0;
+    }
     let fits = caps.max_send_wr <= limits::MAX_QP_WR
         && caps.max_recv_wr <= limits::MAX_QP_WR
         && caps.max_send_sge <= limits::MAX_SGE
         && caps.max_recv_sge <= limits::MAX_SGE
         && caps.max_inline_data <= limits::MAX_INLINE;
-    if !fits {
-        return Err(EINVAL);
-    }
-    Ok(())
+    fits.then_some(caps).ok_or(EINVAL)
 }

@@ -156,6 +156,8 @@ impl DeviceCaps {
     /// Has a system image GUID.
     pub(crate) const SYS_IMAGE_GUID: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Changes the sizes of shared receive queues.
+    pub(crate) const SRQ_RESIZE: Self = Self(b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64);
     /// Says "receiver not ready" by itself.
     pub(crate) const RC_RNR_NAK: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
@@ -193,6 +195,12 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_cq: u32,
     /// Completions that fit into a queue.
     pub(crate) max_cqe: u32,
+    /// Shared receive queues.
+    pub(crate) max_srq: u32,
+    /// Requests that fit into a shared receive queue.
+    pub(crate) max_srq_wr: u32,
+    /// Scatter entries of a request in a shared receive queue.
+    pub(crate) max_srq_sge: u32,
     /// Memory regions.
     pub(crate) max_mr: u32,
     /// Protection domains.
@@ -267,6 +275,9 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_sge_rd = c_int::try_from(from.max_sge_rd)?;
         to.max_cq = c_int::try_from(from.max_cq)?;
         to.max_cqe = c_int::try_from(from.max_cqe)?;
+        to.max_srq = c_int::try_from(from.max_srq)?;
+        to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
+        to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;
         to.max_mr = c_int::try_from(from.max_mr)?;
         to.max_pd = c_int::try_from(from.max_pd)?;
         to.max_ah = c_int::try_from(from.max_ah)?;

@@ -40,6 +40,7 @@ mod provider;
 mod qp;
 mod qp_attr;
 mod registry;
+mod srq;
 mod ucontext;
 mod udata;
 mod umem;
@@ -67,7 +68,9 @@ pub(crate) use self::{
         CqEvent,
         CqEvents,
         QpEvent,
-        QpEvents, //
+        QpEvents,
+        SrqEvent,
+        SrqEvents, //
     },
     link::{
         Link,
@@ -103,6 +106,11 @@ pub(crate) use self::{
         register,
         DeviceSpec,
         Registered, //
+    },
+    srq::{
+        SharedReceiveQueue,
+        SrqCaps,
+        SrqModify, //
     },
     ucontext::UserContext,
     udata::Udata,

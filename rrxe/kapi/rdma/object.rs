@@ -8,7 +8,8 @@ use super::{
     event::{
         CqSource,
         EventOwner,
-        QpSource, //
+        QpSource,
+        SrqSource, //
     },
     mmap::Mapping,
     Provider,
@@ -219,6 +220,8 @@ kinds! {
     Ah = ib_ah.pd: Pd, ();
     /// A completion queue.
     Cq = ib_cq.device: Device, (NotifyOwner, EventOwner<CqSource>, Pin<KBox<Mutex<KVec<Mapping>>>>);
+    /// A shared receive queue.
+    Srq = ib_srq.pd: Pd, (EventOwner<SrqSource>, Pin<KBox<Mutex<KVec<Mapping>>>>);
     /// A queue pair.
     Qp = ib_qp.pd: Pd, (EventOwner<QpSource>, KVec<Mapping>);
     /// A memory region.

@@ -35,11 +35,13 @@ use super::{
         Context,
         Cq,
         Pd,
-        Qp, //
+        Qp,
+        Srq, //
     },
     pd,
     port,
     qp,
+    srq,
     ucontext,
     Provider, //
 };
@@ -78,6 +80,11 @@ impl<P: Provider> Table<P> {
         resize_user_cq: Some(cq::resize::<P>),
         req_notify_cq: Some(cq::arm::<P>),
 
+        create_srq: Some(srq::create::<P>),
+        destroy_srq: Some(srq::destroy::<P>),
+        modify_srq: Some(srq::modify::<P>),
+        query_srq: Some(srq::query::<P>),
+
         create_qp: Some(qp::create::<P>),
         modify_qp: Some(qp::modify::<P>),
         query_qp: Some(qp::query::<P>),
@@ -91,6 +98,7 @@ impl<P: Provider> Table<P> {
         size_ib_pd: Pd::<P>::SIZE,
         size_ib_ah: Ah::<P>::SIZE,
         size_ib_cq: Cq::<P>::SIZE,
+        size_ib_srq: Srq::<P>::SIZE,
         size_ib_qp: Qp::<P>::SIZE,
 
         ..pin_init::zeroed()

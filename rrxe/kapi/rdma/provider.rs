@@ -11,6 +11,7 @@ use super::{
     ProtectionDomain,
     ProviderDevice,
     QueuePair,
+    SharedReceiveQueue,
     UserContext, //
 };
 use crate::kapi::bindings as b;
@@ -42,6 +43,8 @@ pub(crate) trait Provider: Sized + Send + Sync + 'static {
     type Ah: AddressHandle<Self>;
     /// A completion queue.
     type Cq: CompletionQueue<Self>;
+    /// A shared receive queue.
+    type Srq: SharedReceiveQueue<Self>;
     /// A queue pair.
     type Qp: QueuePair<Self>;
     /// A memory region.

@@ -10,7 +10,8 @@ use super::{
     object::{
         Cq,
         Pd,
-        Qp, //
+        Qp,
+        Srq, //
     },
     qp_attr::{
         QpAttr,
@@ -134,9 +135,11 @@ impl<P: Provider> QpInit<'_, P> {
         self.attr.create_flags
     }
 
-    /// Whether receives come from a shared receive queue.
-    pub(crate) fn has_srq(&self) -> bool {
-        !self.attr.srq.is_null()
+    /// Where receives come from, if they are shared.
+    pub(crate) fn srq(&self) -> Option<&Srq<P>> {
+        let srq = self.attr.srq;
+        // SAFETY: Not null, and as the type invariant says.
+        (!srq.is_null()).then(|| unsafe { Srq::from_raw(srq) })
     }
 
     /// Where sends complete. Fails with `EINVAL` if the creator named none.

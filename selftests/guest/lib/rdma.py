@@ -34,6 +34,7 @@ from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 from ktap import check
@@ -61,6 +62,7 @@ ATTR = short(e.ibv_qp_attr_mask, "IBV_QP_")
 ACCESS = short(e.ibv_access_flags, "IBV_ACCESS_")
 SEND = short(e.ibv_send_flags, "IBV_SEND_")
 EVENT = short(e.ibv_event_type, "IBV_EVENT_")
+SRQ_MAX_WR, SRQ_LIMIT = int(e.ibv_srq_attr_mask.IBV_SRQ_MAX_WR), int(e.ibv_srq_attr_mask.IBV_SRQ_LIMIT)
 WITH_IMM = int(e.ibv_wc_flags.IBV_WC_WITH_IMM)
 
 ALL_ACCESS = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_ATOMIC
@@ -340,7 +342,7 @@ class RcQp:
     RTR = ATTR.MAX_DEST_RD_ATOMIC | ATTR.MIN_RNR_TIMER
     RTS = ATTR.TIMEOUT | ATTR.RETRY_CNT | ATTR.RNR_RETRY | ATTR.MAX_QP_RD_ATOMIC
 
-    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None)):
+    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None), srq=None):
         self.device, self.attr = device, attr
         self.psn = random.getrandbits(24) if psn is None else psn
         self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0])
@@ -353,7 +355,12 @@ class RcQp:
             max_inline_data=attr.inline,
         )
         init = QPInitAttr(
-            qp_type=self.TYPE, scq=self.send_cq, rcq=self.recv_cq, cap=cap, sq_sig_all=attr.signal_all
+            qp_type=self.TYPE,
+            scq=self.send_cq,
+            rcq=self.recv_cq,
+            srq=srq and srq.srq,
+            cap=cap,
+            sq_sig_all=attr.signal_all,
         )
         self.qp = QP(device.pd, init)
         self.numbers = itertools.count(1)
@@ -484,6 +491,38 @@ class RcQp:
         self.qp.close()
         self.send_cq.close()
         self.recv_cq.close()
+
+
+class SharedQueue:
+    """A shared receive queue."""
+
+    def __init__(self, device, max_wr=64, max_sge=4, pd=None):
+        self.srq = SRQ(pd or device.pd, SrqInitAttr(SrqAttr(max_wr, max_sge)))
+        self.posted = 0
+
+    def recv(self, sges=()):
+        """Post one receive work request; returns its number."""
+        self.srq.post_recv(RecvWR(self.posted + 1, len(sges), list(sges)))
+        self.posted += 1
+        return self.posted
+
+    def query(self):
+        """Its sizes, and the limit that is armed."""
+        attr = self.srq.query()
+        return attr.max_wr, attr.max_sge, attr.srq_limit
+
+    def arm(self, limit):
+        """Ask for a warning when there are fewer."""
+        self.srq.modify(SrqAttr(srq_limit=limit), SRQ_LIMIT)
+
+    def resize(self, max_wr, limit=None):
+        """Change how many fit, and perhaps the limit."""
+        mask = SRQ_MAX_WR if limit is None else SRQ_MAX_WR | SRQ_LIMIT
+        self.srq.modify(SrqAttr(max_wr=max_wr, srq_limit=limit or 0), mask)
+
+    def close(self):
+        """Destroy it."""
+        self.srq.close()
 
 
 class UcQp(RcQp):
