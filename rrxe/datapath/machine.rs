@@ -154,7 +154,7 @@ impl SendMachine {
 /// What decides about receiving.
 pub(crate) enum ReceiveMachine {
     /// Of a reliable connection.
-    Rc(Answering),
+    Rc(KBox<Answering>),
     /// Of an unreliable connection.
     Uc(Receiver),
 }
@@ -169,12 +169,39 @@ pub(crate) struct Answering {
 impl Answering {
     /// The two, with room in `saved` for as many READs and atomics as the peer may have under way,
     /// on `node`. May sleep.
-    pub(crate) fn new(responder: Responder, saved: KVec<Saved>, node: Arc<Node>) -> Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(
+        responder: Responder,
+        saved: KVec<Saved>,
+        node: Arc<Node>,
+    ) -> Result<KBox<Self>> {
+        let answering = Self {
             responder,
             saved,
             waiting: Waiting::new(node, Responder::PLACES)?,
-        })
+        };
+        Ok(KBox::new(answering, GFP_KERNEL)?)
+    }
+
+    fn on_arrival(&mut self, arrival: &Arrival, source: &mut impl ReceiveSource) -> Action {
+        match arrival.headers() {
+            Some(headers) => self.responder.on_request(headers, source, &mut self.saved),
+            None => self.responder.on_unknown_opcode(arrival.bth()),
+        }
+    }
+
+    fn keep(&mut self, keep: Keep, packet: RxPacket) {
+        if self.waiting.store(keep.place(), packet).is_ok() {
+            self.responder.keep(keep);
+        }
+    }
+
+    fn poll_kept(&mut self) -> Option<RxPacket> {
+        self.waiting.take(self.responder.poll_kept()?)
+    }
+
+    fn enter_error(&mut self) {
+        self.responder.enter_error();
+        self.waiting.clear();
     }
 }
 
@@ -205,13 +232,7 @@ impl ReceiveMachine {
         source: &mut impl ReceiveSource,
     ) -> Action {
         match (self, arrival.headers()) {
-            (
-                Self::Rc(Answering {
-                    responder, saved, ..
-                }),
-                Some(headers),
-            ) => responder.on_request(headers, source, saved),
-            (Self::Rc(answering), None) => answering.responder.on_unknown_opcode(arrival.bth()),
+            (Self::Rc(answering), _) => answering.on_arrival(arrival, source),
             (Self::Uc(receiver), Some(headers)) => receiver.on_request(headers, source),
             (Self::Uc(_), None) => Action::Dropped(Discard::NotRequest),
         }
@@ -219,23 +240,17 @@ impl ReceiveMachine {
 
     /// Stores a packet until its turn comes. One for which there is no room is lost.
     pub(super) fn keep(&mut self, keep: Keep, packet: RxPacket) {
-        let Self::Rc(Answering {
-            responder, waiting, ..
-        }) = self
-        else {
-            return;
-        };
-        if waiting.store(keep.place(), packet).is_ok() {
-            responder.keep(keep);
+        match self {
+            Self::Rc(answering) => answering.keep(keep, packet),
+            // Nothing is kept there.
+            Self::Uc(_) => (),
         }
     }
 
     /// The next packet that was kept and whose turn has come.
     pub(super) fn poll_kept(&mut self) -> Option<RxPacket> {
         match self {
-            Self::Rc(Answering {
-                responder, waiting, ..
-            }) => waiting.take(responder.poll_kept()?),
+            Self::Rc(answering) => answering.poll_kept(),
             Self::Uc(_) => None,
         }
     }
@@ -247,9 +262,9 @@ impl ReceiveMachine {
         outcome: Result<Done, ExecError>,
     ) -> Option<ReceiveCompletion> {
         match self {
-            Self::Rc(Answering {
-                responder, saved, ..
-            }) => responder.commit(task, outcome, saved),
+            Self::Rc(answering) => answering
+                .responder
+                .commit(task, outcome, &mut answering.saved),
             Self::Uc(receiver) => receiver.commit(task, outcome),
         }
     }
@@ -265,10 +280,7 @@ impl ReceiveMachine {
     /// Drops all requests.
     pub(super) fn enter_error(&mut self) {
         match self {
-            Self::Rc(answering) => {
-                answering.responder.enter_error();
-                answering.waiting.clear();
-            }
+            Self::Rc(answering) => answering.enter_error(),
             Self::Uc(receiver) => receiver.enter_error(),
         }
     }

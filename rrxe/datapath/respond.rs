@@ -279,12 +279,12 @@ impl Phase {
 impl Running {
     /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
-        let ReceiveMachine::Rc(Answering {
-            responder, saved, ..
-        }) = &mut self.machine
-        else {
+        let ReceiveMachine::Rc(answering) = &mut self.machine else {
             return Progress::Idle;
         };
+        let Answering {
+            responder, saved, ..
+        } = &mut **answering;
         let mut left = budget;
         while left != 0 {
             let Some(plan) = responder.poll_transmit(left.min(BURST), saved) else {
