@@ -16,7 +16,7 @@ CC := $(if $(filter default,$(origin CC)),$(shell sed -nE 's/^CONFIG_CC_VERSION_
 MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
 kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(if $(CC),CC=$(CC))
 
-.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check format demo bench check-kdir
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check format demo interop bench check-kdir
 
 all: modules
 
@@ -63,6 +63,9 @@ format: setup
 demo: vm-modules
 	@scripts/vm-suite.sh demo.sh
 
+interop: vm-modules
+	@scripts/vm-suite.sh interop.py
+
 bench: vm-modules
 	@scripts/bench.sh
 
@@ -78,6 +81,7 @@ help:
 	@echo '  make check            the part of it that needs no VM'
 	@echo '  make format           format the Rust sources'
 	@echo '  make demo             show the module at work'
+	@echo '  make interop          against rdma_rxe, in two virtual machines on a cable'
 	@echo '  make vm CMD=...       run a command in a VM that has the module'
 	@echo '  make shell            an interactive shell there'
 	@echo '  make bench            compare with rdma_rxe (ROUNDS=3, ICOUNT=1: count instructions)'

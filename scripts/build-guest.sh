@@ -6,8 +6,8 @@
 #	build-guest.sh RELEASE DIRECTORY
 #
 # DIRECTORY gets vmlinux (the stock kernel, unpacked: it boots faster), base.cpio
-# (the root file system: guest-files.txt, guest-modules.txt) and modules/ (the
-# same modules for depmod, when one is added to them).
+# (the root file system: guest-files.txt, guest-modules.txt), modules/ (the same
+# modules for depmod, when one is added to them), and tsc-khz (see tsc-khz.c).
 
 . "$(dirname "$0")/common.sh"
 
@@ -125,6 +125,7 @@ add_busybox
 add_modules
 "$(kernel_work)/source/scripts/extract-vmlinux" "$moddir/vmlinuz" 2>/dev/null > "$out/vmlinux"
 (cd "$root" && find . -mindepth 1 | LC_ALL=C sort | cpio -o -H newc -R 0:0 --quiet) > "$out/base.cpio"
+gcc -O2 -Wall -Werror -o "$out/tsc-khz" "$here/tsc-khz.c"
 mkdir -p "$out/modules"
 mv "$root$moddir" "$out/modules/$release"
 rm -rf "$root"

@@ -66,6 +66,6 @@ kdir() { echo "$(kernel_work)/build"; }
 # The guest's files: those for this chroot, kernel and way to put them together.
 guest_dir() {
 	local state
-	state=$(cat "$CHROOT/.rrxe-packages" "$RRXE_TREE"/scripts/{guest-files.txt,guest-modules.txt,build-guest.sh} | sha256sum)
+	state=$(cat "$CHROOT/.rrxe-packages" "$RRXE_TREE"/scripts/{guest-files.txt,guest-modules.txt,build-guest.sh,tsc-khz.c} | sha256sum)
 	echo "$RRXE_CACHE/guest-$(kernel_release)-${state:0:12}"
 }

@@ -25,6 +25,7 @@
 #	VM_FILES	 more files or directories to put in the guest's /rrxe
 #	VM_ENV		 names of variables to pass on
 #	APPEND		 more kernel parameters
+#	QEMU_ARGS	 more arguments of QEMU
 
 . "$(dirname "$0")/common.sh"
 
@@ -86,11 +87,17 @@ stage_command() {
 	rm -rf "$stage" "$result/overlay.cpio"
 }
 
+# On a busy machine the kernel's own calibration may fail by a factor.
+tsc_rate() {
+	[[ $ACCEL == tcg && -z ${ICOUNT:-} ]] || return 0
+	echo "tsc_early_khz=$("$HERE/in-chroot.sh" "$guest/tsc-khz")"
+}
+
 boot() {
 	local qemu append saved
 	append="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr"
 	# An emulated processor may get no time for long: that is no stall of the kernel.
-	append+=" rcupdate.rcu_cpu_stall_timeout=90 watchdog_thresh=45 ${APPEND:-}"
+	append+=" rcupdate.rcu_cpu_stall_timeout=90 watchdog_thresh=45 $(tsc_rate) ${APPEND:-}"
 	qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 		-machine q35 -cpu "$CPU" -m "$MEM"
 		-kernel "$guest/vmlinux" -initrd "$result/initrd" -append "$append"
@@ -98,6 +105,8 @@ boot() {
 		-chardev "stdio,id=command,signal=off" -serial chardev:command
 		-virtfs "local,path=$result/out,mount_tag=out,security_model=none,multidevs=remap"
 		-device "isa-debug-exit,iobase=0xf4,iosize=4")
+	# shellcheck disable=SC2206
+	qemu+=(${QEMU_ARGS:-})
 	if [[ -n ${ICOUNT:-} ]]; then
 		qemu+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -smp 1 -rtc clock=vm -seed 1)
 	else

@@ -17,6 +17,7 @@
 
 mod arrival;
 pub(crate) mod attachment;
+pub(crate) mod counters;
 pub(crate) mod cq;
 mod flush;
 pub(crate) mod ingress;

@@ -3,10 +3,14 @@
 //! What the packet path needs of a device.
 
 use super::{
+    counters::{
+        Counter,
+        Counters, //
+    },
     qp::Qp,
     region::Mr,
-    waiting::Allowance, //
-    wake::Wake,
+    waiting::Allowance,
+    wake::Wake, //
 };
 use crate::kapi::{
     net::NetDevice,
@@ -38,6 +42,7 @@ pub(crate) struct Node {
     #[pin]
     mrs: RcuTable<Mr>,
     allowance: Allowance,
+    counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
 }
@@ -50,6 +55,7 @@ impl Node {
         first_qpn: u32,
         first_key: u32,
     ) -> Result<Arc<Self>> {
+        let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         Arc::pin_init(
             pin_init!(Self {
@@ -57,6 +63,7 @@ impl Node {
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
                 allowance: Allowance::new(),
+                counters,
                 rest,
             }),
             GFP_KERNEL,
@@ -83,6 +90,11 @@ impl Node {
         &self.allowance
     }
 
+    /// What has happened so far.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Drops the routes that queue pairs have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
@@ -93,6 +105,7 @@ impl Node {
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
+        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
     }
 }

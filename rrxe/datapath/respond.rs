@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     cq::Cq,
     flush::Flush,
     machine::{
@@ -38,6 +39,7 @@ use rrxe_proto::{
     access::Access,
     rc::{
         Action,
+        Discard,
         Done,
         Event,
         ExecError,
@@ -186,9 +188,21 @@ impl ReceiveSide {
             return;
         };
         let queue = &mut self.queue;
+        let counters = qp.node().counters();
         let completion = match running.machine.on_arrival(&arrival, queue) {
+            Action::Keep(keep) => {
+                counters.count(Counter::OutOfSequence);
+                return running.machine.keep(keep, arrival.into_packet());
+            }
+            Action::Dropped(Discard::OutOfOrder) => {
+                counters.count(Counter::OutOfSequence);
+                None
+            }
+            Action::Repeated => {
+                counters.count(Counter::DuplicateRequests);
+                None
+            }
             Action::None | Action::Dropped(_) => None,
-            Action::Keep(keep) => return running.machine.keep(keep, arrival.into_packet()),
             Action::Execute(task) => {
                 let outcome = execute(qp, queue, &task, &arrival);
                 running.machine.commit(task, outcome)
@@ -259,6 +273,9 @@ impl ReceiveSide {
 
     fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
         let wc = work_completion(qp, &self.queue, completion);
+        if completion.status == WcStatus::Success {
+            qp.node().counters().count(Counter::Receives);
+        }
         if self.cq.post(wc).is_err() {
             qp.fail();
         }
@@ -292,7 +309,11 @@ impl Running {
             };
             left = left.saturating_sub(plan.count());
             match transmit::response(qp, &mut self.peer, &plan) {
-                Ok(()) => (),
+                Ok(()) => {
+                    if let ResponsePlan::Ack { aeth, .. } = &plan {
+                        qp.node().counters().count_answer(aeth.syndrome());
+                    }
+                }
                 Err(transmit::Failure::Local(_)) => {
                     if let ResponsePlan::Read(read) = &plan {
                         responder.fail_read(read, saved);

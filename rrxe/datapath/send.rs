@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     cq::Cq,
     flush::Flush,
     machine::SendMachine,
@@ -177,6 +178,9 @@ impl Side for SendSide {
         if !peer.is_source_of(&arrival) {
             return;
         }
+        if let Some(counter) = response.syndrome().and_then(Counter::of_received) {
+            qp.node().counters().count(counter);
+        }
         let ring = &self.ring;
         let (wqe, placed) = match requester.on_response(now(), &response, ring) {
             Placement::None | Placement::Dropped(_) => return arrival.consume(),
@@ -232,6 +236,9 @@ impl SendSide {
             let Some(completion) = running.machine.poll_completion(&self.ring) else {
                 return Progress::Idle;
             };
+            if let Some(counter) = Counter::of_sending(completion.status) {
+                qp.node().counters().count(counter);
+            }
             let wc = work_completion(qp, &self.ring, &completion);
             // Who sees the completion may post another request at once.
             self.ring.retire();
@@ -287,6 +294,12 @@ impl Running {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
+            let repeated = plan.repeated();
+            if repeated != 0 {
+                qp.node()
+                    .counters()
+                    .add(Counter::Retransmitted, repeated.into());
+            }
             match transmit::request(qp, peer, &plan, ring.local(plan.wqe())) {
                 Ok(()) => (),
                 Err(transmit::Failure::Local(status)) => self.machine.fail(plan.wqe(), status),

@@ -4,6 +4,7 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     qp::Qp,
     wake::Wake, //
 };
@@ -141,11 +142,10 @@ impl<S: Side> Station<S> {
                 turn.receive(qp, arrival);
                 self.take_turns(qp, turn);
             }
-            None => {
-                if self.backlog.push(arrival.into_packet()).is_ok() {
-                    self.run(qp);
-                }
-            }
+            None => match self.backlog.push(arrival.into_packet()) {
+                Ok(()) => self.run(qp),
+                Err(_) => qp.node().counters().count(Counter::BacklogFull),
+            },
         }
     }
 

@@ -3,6 +3,7 @@
 //! From a plan to packets on the wire.
 
 use super::{
+    counters::Counter,
     node::Node,
     peer::Peer,
     qp::Qp, //
@@ -135,8 +136,13 @@ fn send(
     let sent = try_send(node, peer, header, fill);
     match sent {
         Ok(()) => peer.has_room(),
-        Err(Obstacle::NoRoom) if peer.has_no_room() => return Ok(()),
-        Err(_) => (),
+        Err(Obstacle::NoRoom) => {
+            node.counters().count(Counter::SendFailures);
+            if peer.has_no_room() {
+                return Ok(());
+            }
+        }
+        Err(Obstacle::Local(_)) => (),
     }
     sent
 }
@@ -166,7 +172,13 @@ fn try_send(
     packet.append(&icrc).map_err(full)?;
     match packet.send(route) {
         Err(SendError::Dropped) => Err(Obstacle::NoRoom),
-        Ok(()) | Err(SendError::Congested | SendError::Refused(_)) => Ok(()),
+        Err(SendError::Refused(_)) => Ok(()),
+        Ok(()) | Err(SendError::Congested) => {
+            let counters = node.counters();
+            counters.count(Counter::SentPackets);
+            counters.add(Counter::SentBytes, header.packet_len() as u64);
+            Ok(())
+        }
     }
 }
 

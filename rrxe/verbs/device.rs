@@ -10,6 +10,7 @@ use super::{
 use crate::{
     datapath::{
         attachment::Attachment,
+        counters::Counters,
         node::Node,
         region::PdId, //
     },
@@ -21,7 +22,8 @@ use crate::{
             CoreCaps,
             DeviceAttr,
             DeviceCaps,
-            PortLimits, //
+            PortLimits,
+            StatDesc, //
         },
         sync::RcuTable, //
     },
@@ -103,6 +105,14 @@ impl rdma::ProviderDevice<Provider> for Device {
     const CORE_CAPS: CoreCaps = CoreCaps::ROCE_V2;
     const GIDS: u32 = limits::GIDS;
     const PKEYS: &'static [u16] = &[Pkey::DEFAULT.0];
+
+    fn counters() -> &'static [StatDesc] {
+        Counters::descriptions()
+    }
+
+    fn count(&self, index: usize) -> u64 {
+        self.node.counters().get(index)
+    }
 
     fn attributes(&self) -> DeviceAttr {
         DeviceAttr {

@@ -386,17 +386,6 @@ def never_ready(a, b, pairs=30):
 # Packets.
 
 
-def mac(end):
-    """The hardware address of an end, as bytes."""
-    text = end.run("cat", f"/sys/class/net/{end.netdev}/address").strip()
-    return bytes.fromhex(text.replace(":", ""))
-
-
-def address(text):
-    """An IPv4 address as bytes."""
-    return bytes(map(int, text.split(".")))
-
-
 class Forger:
     """Sends frames from end b to end a, and watches a QP there.
 
@@ -405,7 +394,7 @@ class Forger:
     """
 
     def __init__(self, fabric, a, b):
-        self.path = Path(mac(fabric.b), mac(fabric.a), address(fabric.b.ip4), address(fabric.a.ip4))
+        self.path = Path(fabric.b.mac, fabric.a.mac, fabric.b.ip4_bytes, fabric.a.ip4_bytes)
         self.socket = fabric.b.socket(17, 3, 0)  # AF_PACKET, SOCK_RAW; sends only
         self.socket.bind((fabric.b.netdev, 0))
         self.a, self.b = a, b

@@ -7,7 +7,8 @@ use super::{
         CoreCaps,
         PortLimits, //
     },
-    Provider, //
+    Provider,
+    StatDesc, //
 };
 use crate::kapi::{
     bindings as b,
@@ -227,6 +228,13 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
     const GIDS: u32;
     /// The port's partition keys.
     const PKEYS: &'static [u16];
+
+    /// What the port counts. At most 256 things.
+    fn counters() -> &'static [StatDesc];
+
+    /// How many there were, since the device was made, of what is at `index` of
+    /// [`counters`](Self::counters). Process context.
+    fn count(&self, index: usize) -> u64;
 
     /// What the device offers.
     fn attributes(&self) -> DeviceAttr;

@@ -41,6 +41,7 @@ mod qp;
 mod qp_attr;
 mod registry;
 mod srq;
+mod stats;
 mod ucontext;
 mod udata;
 mod umem;
@@ -112,6 +113,7 @@ pub(crate) use self::{
         SrqCaps,
         SrqModify, //
     },
+    stats::StatDesc,
     ucontext::UserContext,
     udata::Udata,
     umem::{

@@ -42,6 +42,7 @@ use super::{
     port,
     qp,
     srq,
+    stats,
     ucontext,
     Provider, //
 };
@@ -62,6 +63,9 @@ impl<P: Provider> Table<P> {
         get_port_immutable: Some(port::immutable::<P>),
         get_link_layer: Some(port::link_layer),
         query_pkey: Some(port::query_pkey::<P>),
+
+        alloc_hw_port_stats: Some(stats::alloc::<P>),
+        get_hw_stats: Some(stats::get::<P>),
 
         alloc_ucontext: Some(ucontext::alloc::<P>),
         dealloc_ucontext: Some(ucontext::dealloc::<P>),

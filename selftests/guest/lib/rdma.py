@@ -93,6 +93,16 @@ class End:
     ip4: str
     ip6: str
 
+    @property
+    def mac(self):
+        """The Ethernet address of its netdev."""
+        return bytes.fromhex(self.run("cat", f"/sys/class/net/{self.netdev}/address").strip().replace(":", ""))
+
+    @property
+    def ip4_bytes(self):
+        """Its IPv4 address as on the wire."""
+        return socket.inet_aton(self.ip4)
+
     def run(self, *command, timeout=30):
         """Run a command in the network namespace of this end."""
         return subprocess.run(
@@ -233,6 +243,10 @@ class Device:
     def region(self, length, access=ALL_ACCESS):
         """Allocate and register memory."""
         return Region(self, length, access)
+
+    def qp(self, kind, attr):
+        """Make one end of a connection."""
+        return kind(self, attr)
 
     def event(self, seconds=5):
         """The next asynchronous event, or None if there is none in time."""
@@ -543,7 +557,7 @@ def good(completions):
 def pair(a, b, attr=RcAttr(), attr_b=None, kind=RcQp, **changes):
     """Two connected QPs, of two devices or twice of the same one."""
     attr = attr.with_(**changes)
-    qa, qb = kind(a, attr), kind(b, attr_b or attr)
+    qa, qb = a.qp(kind, attr), b.qp(kind, attr_b or attr)
     try:
         qa.connect(qb.peer)
         qb.connect(qa.peer)

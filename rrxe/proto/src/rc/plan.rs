@@ -36,6 +36,7 @@ pub struct RequestPlan {
     psn: Psn,
     first: u32,
     count: u32,
+    repeated: u32,
     ack_request: AckRequest,
     service: Service,
 }
@@ -89,8 +90,17 @@ impl RequestPlan {
             psn,
             first,
             count,
+            repeated: 0,
             ack_request,
             service: Service::Reliable,
+        }
+    }
+
+    /// The same, of which the first `packets` packets have been sent before, if there are so many.
+    pub(super) fn repeating(self, packets: u32) -> Self {
+        Self {
+            repeated: packets.min(self.count),
+            ..self
         }
     }
 
@@ -127,6 +137,11 @@ impl RequestPlan {
     /// Packets to send, at least one.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Packets of it that have been sent before: the first ones.
+    pub fn repeated(&self) -> u32 {
+        self.repeated
     }
 
     /// Whether its last packet asks for an acknowledgement.

@@ -126,7 +126,7 @@ impl Responder {
                 if self.owed == Owed::Nothing {
                     self.owed = Owed::Ack;
                 }
-                return Action::None;
+                return Action::Repeated;
             }
             RcRequest::Read(reth) => self.find_read(psn, reth, saved),
             RcRequest::CompareSwap(atomic) => {
@@ -144,7 +144,7 @@ impl Responder {
             entry.repeat(part);
             self.due_from = self.due_from.min(slot);
         }
-        Action::None
+        Action::Repeated
     }
 
     /// The number and the part of the READ that `reth` at `psn` is a copy of.

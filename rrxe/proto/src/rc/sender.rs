@@ -37,7 +37,8 @@ impl Requester {
             Answer::Response => self.plan_demand(request)?,
         };
         let from = (self.next.packet, self.next.psn);
-        let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request);
+        let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request)
+            .repeating(self.packets_to_repeat());
         self.sending(now, request, &plan);
         Some(plan)
     }
@@ -98,7 +99,7 @@ impl Requester {
             .min(left)
             .min(window.quarter(mtu).saturating_sub(self.unasked).max(1));
         // What is sent again ends with a packet that asks whether it has arrived.
-        let again = self.sent.offset_from(self.next.psn);
+        let again = self.packets_to_repeat();
         if again != 0 {
             end = end.min(again);
         }
@@ -125,6 +126,11 @@ impl Requester {
     /// Whether the request waits for READs and atomics ahead of it.
     fn is_fenced(&self, request: &Request) -> bool {
         request.flags().fence && self.next.load.since(self.acked.load).responses != 0
+    }
+
+    /// Packets from the next one on that have been sent before.
+    fn packets_to_repeat(&self) -> u32 {
+        self.sent.offset_from(self.next.psn)
     }
 
     /// PSNs that may be used before some are acknowledged.

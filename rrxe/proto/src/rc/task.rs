@@ -20,6 +20,8 @@ pub enum Action {
     /// Nothing at once. What is owed to the peer comes out of
     /// [`poll_transmit`](super::Responder::poll_transmit).
     None,
+    /// Nothing: it has been executed before. It is answered once more like [`None`](Self::None).
+    Repeated,
     /// Nothing at all.
     Dropped(Discard),
     /// It came after a packet that is missing: store it, then [`keep`](super::Responder::keep) it.

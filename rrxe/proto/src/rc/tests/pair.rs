@@ -334,7 +334,7 @@ impl World {
                 assert!(self.kept[keep.place()].replace(packet).is_none());
                 return self.responder.keep(keep);
             }
-            Action::Keep(_) | Action::None | Action::Dropped(_) => return,
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => return,
         };
         let mut done = Done::default();
         match task.kind() {

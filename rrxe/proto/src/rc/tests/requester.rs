@@ -867,6 +867,19 @@ fn a_copy_of_a_nak_is_old_news() {
 }
 
 #[test]
+fn a_plan_tells_how_much_of_it_is_sent_again() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 3 * MTU);
+    let first = rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
+    assert_eq!((first.count(), first.repeated()), (2, 0));
+    rig.nak(FIRST, NakCode::Sequence);
+    let again = rig.side.poll_transmit(rig.now, 16, &rig.queue).unwrap();
+    assert_eq!((again.count(), again.repeated()), (2, 2));
+    let rest = rig.side.poll_transmit(rig.now, 16, &rig.queue).unwrap();
+    assert_eq!((rest.count(), rest.repeated()), (1, 0));
+}
+
+#[test]
 fn what_is_sent_again_ends_with_a_request_for_an_ack() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 40 * MTU);

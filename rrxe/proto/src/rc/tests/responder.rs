@@ -135,7 +135,7 @@ impl Rig {
             .side
             .on_request(headers, &mut self.receives, &mut self.saved)
         {
-            Action::None => None,
+            Action::None | Action::Repeated => None,
             Action::Dropped(discard) => Some(discard),
             Action::Keep(keep) => {
                 assert!(self.kept[keep.place()].replace(*headers).is_none());

@@ -174,7 +174,7 @@ impl Answering {
                 }
                 self.engine.keep(keep);
             }
-            Action::Keep(_) | Action::None | Action::Dropped(_) => {}
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => {}
         }
         let mut fatal = false;
         while let Some(event) = self.engine.poll_event() {
