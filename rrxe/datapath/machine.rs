@@ -199,6 +199,14 @@ impl Answering {
         self.waiting.take(self.responder.poll_kept()?)
     }
 
+    fn commit(
+        &mut self,
+        task: Task,
+        outcome: Result<Done, ExecError>,
+    ) -> Option<ReceiveCompletion> {
+        self.responder.commit(task, outcome, &mut self.saved)
+    }
+
     fn enter_error(&mut self) {
         self.responder.enter_error();
         self.waiting.clear();
@@ -262,9 +270,7 @@ impl ReceiveMachine {
         outcome: Result<Done, ExecError>,
     ) -> Option<ReceiveCompletion> {
         match self {
-            Self::Rc(answering) => answering
-                .responder
-                .commit(task, outcome, &mut answering.saved),
+            Self::Rc(answering) => answering.commit(task, outcome),
             Self::Uc(receiver) => receiver.commit(task, outcome),
         }
     }

@@ -15,7 +15,8 @@ use super::{
 use crate::kapi::{
     rdma::{
         QpEvent,
-        QpEvents, //
+        QpEvents,
+        QpObject, //
     },
     time::now,
 };
@@ -29,6 +30,7 @@ use kernel::{
             Relaxed,
             Release, //
         },
+        barrier::smp_mb,
         Arc, //
     },
 };
@@ -99,6 +101,11 @@ impl Qp {
         self.qpn
     }
 
+    /// As its consumer inside the kernel knows it.
+    pub(crate) fn object(&self) -> QpObject {
+        self.events.object()
+    }
+
     /// The device it is of.
     pub(super) fn node(&self) -> &Arc<Node> {
         &self.node
@@ -109,9 +116,19 @@ impl Qp {
         Memory::new(&self.node, self.pd)
     }
 
-    /// Looks at the send ring. Process context.
+    /// Looks at the send ring. Any context.
     pub(crate) fn ring_doorbell(&self) {
-        self.send.run(self);
+        self.send.run_or_queue(self);
+    }
+
+    /// Looks at the receive ring, if receives are flushed. Any context.
+    pub(crate) fn ring_receive_doorbell(&self) {
+        // Pairs with the read-modify-write by which the receive side is entered when the queue pair
+        // has failed: either that sees the receive, or this sees the failure.
+        smp_mb();
+        if self.has_failed() {
+            self.receive.run_or_queue(self);
+        }
     }
 
     /// Hands a response of the peer to the send side.

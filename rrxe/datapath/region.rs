@@ -6,6 +6,7 @@ use crate::kapi::{
     mem::Rights,
     rdma::{
         Chunks,
+        DirectMap,
         Umem, //
     },
 };
@@ -33,7 +34,15 @@ pub(crate) struct Mr {
     access: Access,
     /// What the consumer and its peers call the first byte.
     iova: u64,
-    memory: Umem,
+    memory: Memory,
+}
+
+/// What stands behind a region.
+pub(crate) enum Memory {
+    /// Pages of a user process.
+    Pinned(Umem),
+    /// All of the kernel's, each byte called by its address.
+    Direct(DirectMap),
 }
 
 /// Why memory may not be used.
@@ -51,7 +60,7 @@ pub(crate) enum Fault {
 
 impl Mr {
     /// Memory of protection domain `pd`, whose first byte is called `iova`.
-    pub(crate) fn new(key: Key, pd: PdId, access: Access, iova: u64, memory: Umem) -> Self {
+    pub(crate) fn new(key: Key, pd: PdId, access: Access, iova: u64, memory: Memory) -> Self {
         Self {
             key,
             pd,
@@ -84,8 +93,18 @@ impl Mr {
             return Err(Fault::Rights);
         }
         iova.checked_sub(self.iova)
-            .and_then(|offset| usize::try_from(offset).ok())
             .and_then(|offset| self.memory.chunks(offset, length as usize))
             .ok_or(Fault::Range)
+    }
+}
+
+impl Memory {
+    fn chunks<R: Rights>(&self, offset: u64, length: usize) -> Option<Chunks<'_, R>> {
+        match self {
+            Self::Pinned(umem) => umem
+                .chunks(usize::try_from(offset).ok()?, length)
+                .map(Chunks::Pinned),
+            Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Direct),
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::kapi::{
         SkbQueue, //
     },
     sync::{
+        irq,
         BhGuard,
         Owned,
         Turn, //
@@ -115,6 +116,15 @@ impl<S: Side> Station<S> {
         let _bh = BhGuard::new();
         if let Some(turn) = self.side.enter() {
             self.take_turns(qp, turn);
+        }
+    }
+
+    /// Works on the side now, or has a thread do so if interrupts are disabled. Any context.
+    pub(super) fn run_or_queue(&self, qp: &Qp) {
+        if irq::are_disabled() {
+            qp.node().continue_later(&self.rest);
+        } else {
+            self.run(qp);
         }
     }
 

@@ -105,7 +105,7 @@ pub(crate) struct DmaInfo {
 }
 
 /// Words of the union `wr` in [`SendWr`].
-const OPERAND_WORDS: usize = 15;
+pub(crate) const OPERAND_WORDS: usize = 15;
 
 /// Send work request: `struct rxe_send_wr`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -15,6 +15,7 @@ use super::{
         Sge, //
     },
     index::Geometry,
+    producer::Producer,
     receive_wqe::{
         ReceiveWqe,
         MAX_RECEIVE_SGE, //
@@ -88,6 +89,11 @@ impl ReceiveRing {
     /// Those of [`Udata::share`].
     pub(crate) fn share(&self, udata: &mut Udata<'_>) -> Result<MmInfo> {
         self.ring.share(udata)
+    }
+
+    /// The producing end, for a consumer inside the kernel: there is to be one.
+    pub(crate) fn producer(&self) -> Producer {
+        Producer::new(self.ring.clone())
     }
 
     /// Takes the next posted request to `wqe`, private memory of the caller, and gives its slot

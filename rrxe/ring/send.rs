@@ -25,6 +25,7 @@ use super::{
         Sge, //
     },
     index::Geometry,
+    producer::Producer,
     send_wqe::{
         LocalData,
         SendRules,
@@ -140,6 +141,11 @@ impl SendRing {
     /// Those of [`Udata::share`].
     pub(crate) fn share(&self, udata: &mut Udata<'_>) -> Result<MmInfo> {
         self.ring.share(udata)
+    }
+
+    /// The producing end, for a consumer inside the kernel: there is to be one.
+    pub(crate) fn producer(&self) -> Producer {
+        Producer::new(self.ring.clone())
     }
 
     /// Takes the next posted request to private memory, or gives `None` if there is none.

@@ -120,9 +120,9 @@ impl SharedRing {
 pub(super) struct Slot<'a>(&'a [SharedWord]);
 
 impl Slot<'_> {
-    /// Writes the first words of the slot.
-    pub(super) fn write(&self, words: &[u64]) {
-        for (shared, word) in self.0.iter().zip(words) {
+    /// Writes words of the slot, from `first` on; what goes beyond its end is left out.
+    pub(super) fn write(&self, first: usize, words: &[u64]) {
+        for (shared, word) in self.0.iter().skip(first).zip(words) {
             shared.write(*word);
         }
     }

@@ -16,10 +16,12 @@ use crate::{
             AhAttr,
             RocePath, //
         },
+        sync::Burial,
     },
     ring::abi::CreateAhResponse, //
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::Arc, //
 };
@@ -74,26 +76,35 @@ impl Av {
 pub(crate) struct Ah {
     device: Arc<Device>,
     number: u32,
+    burial: Burial<Av>,
 }
 
 impl rdma::AddressHandle<Provider> for Ah {
-    fn create(pd: &rdma::Pd<Provider>, attr: &AhAttr, udata: &mut rdma::Udata<'_>) -> Result<Self> {
-        udata.expect_response::<CreateAhResponse>()?;
-        let av = Arc::new(Av::read(attr)?, GFP_KERNEL)?;
+    fn create(
+        pd: &rdma::Pd<Provider>,
+        attr: &AhAttr,
+        flags: Flags,
+        udata: Option<&mut rdma::Udata<'_>>,
+    ) -> Result<Self> {
+        let av = Arc::new(Av::read(attr)?, flags)?;
+        let burial = Burial::new(flags)?;
         let device = pd.device().data().clone();
-        let number = device.avs.insert(limits::AH_NUMBERS, av, GFP_KERNEL)?;
-        // From here on the drop takes it back.
-        let ah = Self { device, number };
-        udata.respond(&CreateAhResponse {
-            ah_num: number,
-            reserved: 0,
-        })?;
-        Ok(ah)
+        let place = device.avs.reserve(limits::AH_NUMBERS, flags)?;
+        if let Some(udata) = udata {
+            udata.respond(&CreateAhResponse {
+                ah_num: place.id(),
+                reserved: 0,
+            })?;
+        }
+        let number = place.publish(av)?;
+        Ok(Self {
+            device,
+            number,
+            burial,
+        })
     }
-}
 
-impl Drop for Ah {
-    fn drop(&mut self) {
-        self.device.avs.remove(self.number);
+    fn destroy(self) {
+        self.device.avs.remove_later(self.number, self.burial);
     }
 }

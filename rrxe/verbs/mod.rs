@@ -12,6 +12,7 @@ mod device;
 mod link;
 mod mr;
 mod pd;
+mod posting;
 mod qp;
 mod qp_attributes;
 mod srq;
@@ -45,7 +46,7 @@ impl rdma::Provider for Provider {
     type Pd = Pd;
     type Ah = ah::Ah;
     type Cq = crate::datapath::cq::Cq;
-    type Srq = crate::datapath::srq::Srq;
+    type Srq = srq::SharedQueue;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
     type Link = link::Link;

@@ -4,16 +4,21 @@
 
 use super::{
     limits,
+    pd::Consumer,
     Device,
     Provider, //
 };
 use crate::{
-    datapath::region::Mr,
+    datapath::region::{
+        Memory,
+        Mr, //
+    },
     kapi::{
         error::eopnotsupp,
         random,
         rdma::{
             self,
+            DirectMap,
             UserRegion, //
         },
     },
@@ -54,22 +59,17 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = region.pin(pd)?;
+        let memory = Memory::Pinned(region.pin(pd)?);
+        Self::new(pd, access, region.iova, memory)
+    }
 
-        let device = pd.device().data().clone();
-        let reservation = device
-            .node()
-            .mrs()
-            .reserve(limits::MR_INDICES, GFP_KERNEL)?;
-        // The index comes again some day; this makes it unlikely that a stale key fits then.
-        let [tag] = random::bytes();
-        let key = Key(reservation.id() << 8 | u32::from(tag));
-        let mr = Arc::new(
-            Mr::new(key, pd.id(), access, region.iova, memory),
-            GFP_KERNEL,
-        )?;
-        reservation.publish(mr)?;
-        Ok(Self { device, key })
+    fn direct(pd: &rdma::Pd<Provider>, map: DirectMap, access: u32) -> Result<Self> {
+        let access = Access::from_bits(access);
+        // User processes have no way to all of the memory.
+        if !RIGHTS.contains(access) || pd.consumer() != Consumer::Kernel {
+            return Err(EINVAL);
+        }
+        Self::new(pd, access, 0, Memory::Direct(map))
     }
 
     fn lkey(&self) -> u32 {
@@ -78,6 +78,23 @@ impl rdma::MemoryRegion<Provider> for Registration {
 
     fn rkey(&self) -> u32 {
         self.key.0
+    }
+}
+
+impl Registration {
+    /// Makes `memory`, whose first byte is called `iova`, known. May sleep.
+    fn new(pd: &rdma::Pd<Provider>, access: Access, iova: u64, memory: Memory) -> Result<Self> {
+        let device = pd.device().data().clone();
+        let reservation = device
+            .node()
+            .mrs()
+            .reserve(limits::MR_INDICES, GFP_KERNEL)?;
+        // The index comes again some day; this makes it unlikely that a stale key fits then.
+        let [tag] = random::bytes();
+        let key = Key(reservation.id() << 8 | u32::from(tag));
+        let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory), GFP_KERNEL)?;
+        reservation.publish(mr)?;
+        Ok(Self { device, key })
     }
 }
 

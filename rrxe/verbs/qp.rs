@@ -7,6 +7,11 @@
 
 use super::{
     limits,
+    pd::Consumer,
+    posting::{
+        ReceivePosting,
+        SendPosting, //
+    },
     qp_attributes::{
         saved_for,
         Attributes, //
@@ -35,6 +40,8 @@ use crate::{
             QpInit,
             QpModify,
             QpType,
+            ReceiveList,
+            SendList,
             Udata, //
         },
     },
@@ -82,8 +89,31 @@ pub(crate) struct QueuePair {
     service: Service,
     /// Whether requests may be posted to the send queue.
     may_send: Atomic<bool>,
+    /// Whether requests may be posted to the receive queue by a call.
+    may_receive: Atomic<bool>,
+    /// How a consumer inside the kernel posts. User processes do so by themselves.
+    posting: Option<Posting>,
     /// State and attributes; held for as long as they change.
     control: Pin<KBox<Mutex<Control>>>,
+}
+
+/// How a consumer inside the kernel posts.
+struct Posting {
+    send: Pin<KBox<SendPosting>>,
+    /// Absent with a shared receive queue.
+    receive: Option<Pin<KBox<ReceivePosting>>>,
+}
+
+impl Posting {
+    fn new(send: &SendRing, supply: &Supply) -> Result<Self> {
+        Ok(Self {
+            send: SendPosting::new(send)?,
+            receive: match supply {
+                Supply::Own(ring) => Some(ReceivePosting::new(ring)?),
+                Supply::Shared(_) => None,
+            },
+        })
+    }
 }
 
 /// State and attributes of a queue pair.
@@ -109,9 +139,13 @@ impl rdma::QueuePair<Provider> for QueuePair {
         if init.create_flags() != 0 {
             return Err(eopnotsupp());
         }
-        // Users in the kernel post by calls, for which there are no queues yet.
-        let udata = udata.ok_or(eopnotsupp())?;
-        udata.expect_response::<CreateQpResponse>()?;
+        // Only users inside the kernel have protection domains that reach all memory.
+        if pd.consumer() != Consumer::of(udata.as_deref()) {
+            return Err(EINVAL);
+        }
+        if let Some(udata) = &udata {
+            udata.expect_response::<CreateQpResponse>()?;
+        }
 
         let caps = caps(init)?;
         let signalling = if init.signal_all() {
@@ -126,7 +160,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
         };
         let send = SendRing::new(send_caps, transport, signalling)?;
         let supply = match init.srq() {
-            Some(srq) => Supply::Shared((**srq).clone()),
+            Some(srq) => Supply::Shared(srq.queue().clone()),
             None => Supply::Own(ReceiveRing::new(ReceiveCaps {
                 max_wr: caps.max_recv_wr,
                 max_sge: caps.max_recv_sge,
@@ -140,14 +174,20 @@ impl rdma::QueuePair<Provider> for QueuePair {
             max_recv_wr: receive_caps.max_wr,
             max_recv_sge: receive_caps.max_sge,
         };
-        let response = CreateQpResponse {
-            rq_mi: match &supply {
-                Supply::Own(ring) => ring.share(udata)?,
-                Supply::Shared(_) => MmInfo::NOTHING,
-            },
-            sq_mi: send.share(udata)?,
+        let posting = match udata {
+            Some(udata) => {
+                let response = CreateQpResponse {
+                    rq_mi: match &supply {
+                        Supply::Own(ring) => ring.share(udata)?,
+                        Supply::Shared(_) => MmInfo::NOTHING,
+                    },
+                    sq_mi: send.share(udata)?,
+                };
+                udata.respond(&response)?;
+                None
+            }
+            None => Some(Posting::new(&send, &supply)?),
         };
-        udata.respond(&response)?;
 
         let control = KBox::pin_init(
             new_mutex!(Control {
@@ -172,6 +212,8 @@ impl rdma::QueuePair<Provider> for QueuePair {
             signalling,
             service,
             may_send: Atomic::new(false),
+            may_receive: Atomic::new(false),
+            posting,
             control,
         })
     }
@@ -203,6 +245,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
             _ => control.attributes.changed(change, self.node.netdev())?,
         };
         self.go(from, to, &attributes, change)?;
+        self.may_receive.store(to != QpState::Reset, Relaxed);
         *control = Control {
             state: to,
             attributes,
@@ -220,11 +263,29 @@ impl rdma::QueuePair<Provider> for QueuePair {
     }
 
     fn doorbell(&self) -> Result {
-        if !self.may_send.load(Relaxed) && !self.qp.has_failed() {
-            return Err(EINVAL);
-        }
+        self.check_may_send()?;
         self.qp.ring_doorbell();
         Ok(())
+    }
+
+    fn post_send(&self, requests: &mut SendList) -> Result {
+        let posting = self.posting.as_ref().ok_or(eopnotsupp())?;
+        self.check_may_send()?;
+        let posted = posting.send.post(requests);
+        // Those before one that is refused are posted.
+        self.qp.ring_doorbell();
+        posted
+    }
+
+    fn post_receive(&self, requests: &mut ReceiveList) -> Result {
+        let posting = self.posting.as_ref().ok_or(eopnotsupp())?;
+        let queue = posting.receive.as_ref().ok_or(EINVAL)?;
+        if !self.may_receive.load(Relaxed) {
+            return Err(EINVAL);
+        }
+        let posted = queue.post(requests);
+        self.qp.ring_receive_doorbell();
+        posted
     }
 
     fn destroy(self) {
@@ -233,6 +294,14 @@ impl rdma::QueuePair<Provider> for QueuePair {
 }
 
 impl QueuePair {
+    /// Fails with `EINVAL` if no send requests may be posted.
+    fn check_may_send(&self) -> Result {
+        if !self.may_send.load(Relaxed) && !self.qp.has_failed() {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
     /// The state it is in.
     fn state(&self, control: &Control) -> QpState {
         if self.qp.has_failed() {

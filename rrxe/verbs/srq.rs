@@ -4,6 +4,8 @@
 
 use super::{
     limits,
+    pd::Consumer,
+    posting::ReceivePosting,
     Provider, //
 };
 use crate::{
@@ -12,6 +14,7 @@ use crate::{
         error::eopnotsupp,
         rdma::{
             Pd,
+            ReceiveList,
             SharedReceiveQueue,
             SrqCaps,
             SrqEvents,
@@ -30,38 +33,68 @@ use crate::{
 };
 use kernel::prelude::*;
 
-impl SharedReceiveQueue<Provider> for Srq {
+/// A shared receive queue.
+pub(crate) struct SharedQueue {
+    queue: Srq,
+    /// How a consumer inside the kernel posts. User processes do so by themselves.
+    posting: Option<Pin<KBox<ReceivePosting>>>,
+}
+
+impl SharedQueue {
+    /// What queue pairs take requests from.
+    pub(super) fn queue(&self) -> &Srq {
+        &self.queue
+    }
+}
+
+impl SharedReceiveQueue<Provider> for SharedQueue {
     fn create(
         pd: &Pd<Provider>,
         caps: SrqCaps,
         events: SrqEvents,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self> {
-        // Users in the kernel post by calls, for which there are no queues yet.
-        let udata = udata.ok_or(eopnotsupp())?;
-        udata.expect_response::<CreateSrqResponse>()?;
+        if pd.consumer() != Consumer::of(udata.as_deref()) {
+            return Err(EINVAL);
+        }
         let ring = make_ring(caps)?;
-        let mi = ring.share(udata)?;
-        udata.respond(&CreateSrqResponse {
-            mi,
-            srq_num: pd.device().data().number_srq(),
-            reserved: 0,
-        })?;
-        Self::new(ring, pd.id(), events)
+        let posting = match udata {
+            Some(udata) => {
+                udata.expect_response::<CreateSrqResponse>()?;
+                let mi = ring.share(udata)?;
+                udata.respond(&CreateSrqResponse {
+                    mi,
+                    srq_num: pd.device().data().number_srq(),
+                    reserved: 0,
+                })?;
+                None
+            }
+            None => Some(ReceivePosting::new(&ring)?),
+        };
+        Ok(Self {
+            queue: Srq::new(ring, pd.id(), events)?,
+            posting,
+        })
     }
 
     fn caps(&self) -> SrqCaps {
-        let ReceiveCaps { max_wr, max_sge } = self.sizes();
+        let ReceiveCaps { max_wr, max_sge } = self.queue.sizes();
         SrqCaps { max_wr, max_sge }
     }
 
     fn limit(&self) -> u32 {
-        Srq::limit(self)
+        self.queue.limit()
+    }
+
+    fn post(&self, requests: &mut ReceiveList) -> Result {
+        self.posting.as_ref().ok_or(eopnotsupp())?.post(requests)
     }
 
     fn modify(&self, change: &SrqModify, udata: Option<&mut Udata<'_>>) -> Result {
         let Some(max_wr) = change.max_wr else {
-            return change.limit.map_or(Ok(()), |limit| self.set_limit(limit));
+            return change
+                .limit
+                .map_or(Ok(()), |limit| self.queue.set_limit(limit));
         };
         let udata = udata.ok_or(eopnotsupp())?;
         let request = udata.request::<ModifySrqRequest>()?;
@@ -71,7 +104,7 @@ impl SharedReceiveQueue<Provider> for Srq {
         })?;
         let mi = ring.share(udata)?;
         udata.write_at(request.mmap_info_addr, &mi)?;
-        self.replace_ring(ring, change.limit)
+        self.queue.replace_ring(ring, change.limit)
     }
 }
 

@@ -29,7 +29,18 @@ from ktap import check, check_equal
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
 from rdma import ALL_ACCESS, SEND, STATE, STATUS, WR, Completion, Fabric, RcAttr, RcQp, Remote, pair
-from rings import CONSUMER, INDEX_MASK, LOG2_SIZE, PRODUCER, Wqe, ringed_pair
+from rings import (
+    CONSUMER,
+    INDEX_MASK,
+    LOG2_SIZE,
+    POLL_CQ,
+    POST_RECV,
+    POST_SEND,
+    PRODUCER,
+    SIZEOF_SEND_WR,
+    Wqe,
+    ringed_pair,
+)
 from roce import NAMES, Bth, Path, reth
 
 QUICK = RcAttr(timeout=12, retry_cnt=1, rnr_retry=1, min_rnr_timer=1)
@@ -132,6 +143,32 @@ def bad_opcodes(a, b):
     for opcode in [*range(64), 0xF0, 0xFE, 0xFF, 0x100, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]:
         if opcode not in known:
             attacker.attempt(attacker.good(opcode=opcode))
+
+
+def posted_by_commands(a, b):
+    """Work requests and polls by the commands that lead to the calls of the kernel's own consumers."""
+    attacker = Attacker(a, b)
+    qa, lkey = attacker.qa, attacker.here.mr.lkey
+    for addr in attacker.here.at().addr, 0xFFFF888000001000:
+        sge = struct.pack("<QII", addr, 64, lkey)
+        # The RDMA core itself knows nothing of LOCAL_INV and REG_MR here.
+        for opcode, wanted in (
+            (WR.SEND, errno.EOPNOTSUPP),
+            (WR.RDMA_WRITE, errno.EOPNOTSUPP),
+            (WR.LOCAL_INV, errno.EINVAL),
+            (0x20, errno.EINVAL),
+        ):
+            for flags in SEND.SIGNALED, SEND.SIGNALED | SEND.INLINE:
+                wr = struct.pack("<QIIII", 1, 1, opcode, flags, 0) + struct.pack("<QI", *attacker.there.at())
+                wr = wr.ljust(SIZEOF_SEND_WR, b"\0")
+                error = qa.command(POST_SEND, struct.pack("<IIII", qa.handle, 1, 1, len(wr)) + wr + sge)
+                check_equal(error, wanted, f"post_send of {opcode}")
+        wr = struct.pack("<QII", 1, 1, 0)
+        error = qa.command(POST_RECV, struct.pack("<IIII", qa.handle, 1, 1, len(wr)) + wr + sge)
+        check_equal(error, errno.EOPNOTSUPP, "post_recv")
+    poll = struct.pack("<II", qa.send_cq_handle, 4)
+    check_equal(qa.command(POLL_CQ, poll, 8 + 4 * 48), errno.EOPNOTSUPP, "poll_cq")
+    attacker.attempt(attacker.good(), must_fail=False)
 
 
 def bad_entries(a, b):
@@ -661,6 +698,7 @@ def main():
 
         ring("operations that do not exist", bad_opcodes)
         ring("entries that make no sense", bad_entries)
+        ring("calls that are the kernel's", posted_by_commands)
         ring("fields that are not the user's", stale_fields)
         ring("wild indices", wild_indices)
         ring("wild headers", wild_headers, may_crash=True)

@@ -153,6 +153,29 @@ impl<S: EventSource> WorkItem for Mailbox<S> {
     }
 }
 
+/// A queue pair as its consumer inside the kernel knows it: good for nothing but to be given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpObject(NonNull<b::ib_qp>);
+
+// SAFETY: The pointer is not used.
+unsafe impl Send for QpObject {}
+
+// SAFETY: As above.
+unsafe impl Sync for QpObject {}
+
+impl QpObject {
+    pub(super) fn as_ptr(self) -> *mut b::ib_qp {
+        self.0.as_ptr()
+    }
+}
+
+impl QpEvents {
+    /// The queue pair that the events are of.
+    pub(crate) fn object(&self) -> QpObject {
+        QpObject(self.0.source)
+    }
+}
+
 /// Raises the events of one object; harmless once the object is gone.
 pub(crate) struct Events<S: EventSource>(Arc<Mailbox<S>>);
 

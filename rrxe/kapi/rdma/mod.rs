@@ -25,8 +25,11 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 mod ah;
+mod chunks;
 mod cq;
+mod cq_notify;
 mod device;
+mod direct;
 mod event;
 mod gid;
 mod link;
@@ -45,6 +48,8 @@ mod stats;
 mod ucontext;
 mod udata;
 mod umem;
+mod wc;
+mod wr;
 
 pub(crate) use self::{
     ah::{
@@ -52,12 +57,13 @@ pub(crate) use self::{
         AhAttr,
         RocePath, //
     },
+    chunks::Chunks,
     cq::{
         CompletionQueue,
         CqInit,
-        CqNotify,
         Moment, //
     },
+    cq_notify::CqNotify,
     device::{
         Device,
         DeviceAttr,
@@ -65,11 +71,13 @@ pub(crate) use self::{
         IbDevice,
         ProviderDevice, //
     },
+    direct::DirectMap,
     event::{
         CqEvent,
         CqEvents,
         QpEvent,
         QpEvents,
+        QpObject,
         SrqEvent,
         SrqEvents, //
     },
@@ -116,8 +124,18 @@ pub(crate) use self::{
     stats::StatDesc,
     ucontext::UserContext,
     udata::Udata,
-    umem::{
-        Chunks,
-        Umem, //
+    umem::Umem,
+    wc::{
+        Completion,
+        CompletionExtra,
+        CompletionPlace, //
+    },
+    wr::{
+        Operands,
+        ReceiveList,
+        ReceiveRequest,
+        SendList,
+        SendRequest,
+        WorkSge, //
     },
 };

@@ -3,7 +3,7 @@
 //! What the RDMA core's objects and the driver's values have in common: one allocation.
 
 use super::{
-    cq::NotifyOwner,
+    cq_notify::NotifyOwner,
     device::Device,
     event::{
         CqSource,
@@ -182,7 +182,7 @@ macro_rules! kinds {
         }
 
         $(
-            // SAFETY: The RDMA core (or `mr::reg_user`, for the device of regions) sets both, to
+            // SAFETY: The RDMA core (or `mr::create`, for the device of regions) sets both, to
             // what belongs to this provider, and keeps them for as long as the object.
             unsafe impl<P: Provider> Kind<P> for kind::$name {
                 type Raw = b::$raw;

@@ -11,6 +11,7 @@ use super::{
         Pd,
         Srq, //
     },
+    wr::ReceiveList,
     Provider,
     Udata, //
 };
@@ -61,6 +62,14 @@ pub(crate) trait SharedReceiveQueue<P: Provider<Srq = Self>>: Sized + Send + Syn
 
     /// How few requests are to be warned of; 0 if none are, or if that has been done.
     fn limit(&self) -> u32;
+
+    /// Takes the requests of a user inside the kernel, up to the first that it refuses. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for the queue of a user process, `EINVAL` for a request that makes no sense,
+    /// `ENOMEM` if the queue is full.
+    fn post(&self, requests: &mut ReceiveList) -> Result;
 
     /// Changes it, or nothing if it fails.
     ///
@@ -182,4 +191,28 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
     // SAFETY: The core passes a place for attributes that it does not touch meanwhile.
     unsafe { attr.write(found) };
     0
+}
+
+/// The operation `post_srq_recv`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn post_recv<P: Provider>(
+    srq: *mut b::ib_srq,
+    list: *const b::ib_recv_wr,
+    bad: *mut *const b::ib_recv_wr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live queue.
+        let srq = unsafe { Srq::<P>::from_raw(srq) };
+        // SAFETY: The core passes a list that stays valid during the call.
+        let mut requests = unsafe { ReceiveList::new(list) };
+        let posted = srq.post(&mut requests);
+        if posted.is_err() {
+            // SAFETY: The core passes a valid place for the first request not posted.
+            unsafe { bad.write(requests.first()) };
+        }
+        posted.map(|()| 0)
+    })
 }

@@ -14,7 +14,7 @@ import struct
 from ktap import check
 from rdma import SEND, RcAttr, RcQp
 
-POST_SEND = 28  # IB_USER_VERBS_CMD_POST_SEND
+POLL_CQ, POST_SEND, POST_RECV = 21, 28, 29  # IB_USER_VERBS_CMD_...
 SIZEOF_SEND_WR = 128
 HEADER = 384
 LOG2_SIZE, INDEX_MASK, PRODUCER, CONSUMER = 0, 4, 128, 256
@@ -141,10 +141,20 @@ class RingedQp(RcQp):
 
     def doorbell(self):
         """Tell the kernel to look at the send queue; returns 0 or the error number."""
-        response = ctypes.create_string_buffer(8)
-        command = struct.pack(
-            "<IHHQIIII", POST_SEND, 8, 1, ctypes.addressof(response), self.handle, 0, 0, SIZEOF_SEND_WR
-        )
+        return self.command(POST_SEND, struct.pack("<IIII", self.handle, 0, 0, SIZEOF_SEND_WR))
+
+    @property
+    def send_cq_handle(self):
+        """The kernel's handle of the send CQ (struct ibv_cq: three pointers, then this)."""
+        cq = ctypes.c_uint64.from_address(self.qp.qp + 24).value
+        return ctypes.c_uint32.from_address(cq + 24).value
+
+    def command(self, number, body, response_size=4):
+        """Give the kernel a command of the write interface; returns 0 or the error number."""
+        response = ctypes.create_string_buffer(response_size)
+        words = (8 + 8 + len(body)) // 4
+        head = struct.pack("<IHHQ", number, words, response_size // 4, ctypes.addressof(response))
+        command = head + body
         try:
             os.write(self.device.ctx.cmd_fd, command)
         except OSError as error:
