@@ -74,6 +74,8 @@ counters! {
     NoQueuePair = c"rx_no_qp",
     /// Packets dropped for their partition key.
     BadPkey = c"rx_bad_pkey",
+    /// Datagrams dropped for their queue key.
+    BadQkey = c"rx_bad_qkey",
     /// Packets dropped for their ICRC.
     BadIcrc = c"rx_icrc_errors",
     /// Packets dropped as too many waited for their queue pair.

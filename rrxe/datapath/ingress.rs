@@ -6,7 +6,7 @@ use super::{
     arrival::Arrival,
     counters::Counter,
     node::Node,
-    peer::ROCE_PORT, //
+    way::ROCE_PORT, //
 };
 use crate::kapi::{
     net::{
@@ -93,9 +93,9 @@ fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
     counters.count(Counter::ReceivedPackets);
     counters.add(Counter::ReceivedBytes, arrival.packet().len() as u64);
     match arrival.headers().map(|headers| headers.kind()) {
-        Some(Kind::RcRequest(_) | Kind::Uc(_)) => qp.deliver_request(arrival),
+        Some(Kind::RcRequest(_) | Kind::Uc(_) | Kind::Ud(..)) => qp.deliver_request(arrival),
         Some(Kind::RcResponse(_)) => qp.deliver_response(arrival),
         None if bth.opcode().transport() == Some(Transport::Rc) => qp.deliver_request(arrival),
-        None | Some(Kind::Ud(..) | Kind::Cnp) => (),
+        None | Some(Kind::Cnp) => (),
     }
 }

@@ -2,8 +2,8 @@
 
 //! The machines of the protocol that the sides of a queue pair run, by its service.
 //!
-//! What the services have in common is a function of both; what is of one only does nothing for the
-//! other.
+//! What the services have in common is a function of all; what is of one only does nothing for the
+//! others.
 
 use super::{
     arrival::Arrival,
@@ -40,18 +40,22 @@ use rrxe_proto::{
     },
     status::WcStatus,
     time::Instant,
-    uc::{
-        Receiver,
-        Sender, //
-    }, //
+    uc,
+    ud::{
+        self,
+        DatagramQueue, //
+    },
+    PathMtu,
+    Qkey, //
 };
 
-/// Does the same to a machine of either service.
-macro_rules! either {
+/// Does the same to a machine of each service.
+macro_rules! of_each {
     ($machine:expr, $it:ident => $action:expr) => {
         match $machine {
             Self::Rc($it) => $action,
             Self::Uc($it) => $action,
+            Self::Ud($it) => $action,
         }
     };
 }
@@ -61,7 +65,9 @@ pub(crate) enum SendMachine {
     /// Of a reliable connection.
     Rc(Requester),
     /// Of an unreliable connection.
-    Uc(Sender),
+    Uc(uc::Sender),
+    /// Of datagrams.
+    Ud(ud::Sender),
 }
 
 impl SendMachine {
@@ -69,7 +75,14 @@ impl SendMachine {
     pub(super) fn configure(&mut self, config: SendConfig) {
         match self {
             Self::Rc(requester) => requester.set_config(config),
-            Self::Uc(_) => (),
+            Self::Uc(_) | Self::Ud(_) => (),
+        }
+    }
+
+    /// Changes the queue key.
+    pub(super) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Self::Ud(sender) = self {
+            sender.set_qkey(qkey);
         }
     }
 
@@ -77,7 +90,7 @@ impl SendMachine {
     pub(super) fn failed(&self, qp: &Qp) {
         match self {
             Self::Rc(_) => qp.fail(),
-            Self::Uc(_) => qp.stall(),
+            Self::Uc(_) | Self::Ud(_) => qp.stall(),
         }
     }
 
@@ -87,67 +100,73 @@ impl SendMachine {
             // Its failure is for ever.
             Self::Rc(_) => (),
             Self::Uc(sender) => sender.restart(),
+            Self::Ud(sender) => sender.restart(),
         }
     }
 
     /// Takes over the request that was fetched last.
     pub(super) fn post(&mut self) {
-        either!(self, it => it.post())
+        of_each!(self, it => it.post())
     }
 
-    /// The next packets to send.
+    /// The next packets to send: of datagrams one, that the port must have room for.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         max_packets: u32,
-        queue: &impl SendQueue,
+        port: PathMtu,
+        queue: &impl DatagramQueue,
     ) -> Option<RequestPlan> {
-        either!(self, it => it.poll_transmit(now, max_packets, queue))
+        match self {
+            Self::Rc(requester) => requester.poll_transmit(now, max_packets, queue),
+            Self::Uc(sender) => sender.poll_transmit(now, max_packets, queue),
+            Self::Ud(sender) => sender.poll_transmit(now, port, queue),
+        }
     }
 
     /// Takes back what of the last plan was not sent.
     pub(super) fn unsent(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
-        either!(self, it => it.unsent(now, psn, queue))
+        of_each!(self, it => it.unsent(now, psn, queue))
     }
 
     /// Has a request complete with an error.
     pub(super) fn fail(&mut self, wqe: WqeSeq, status: WcStatus) {
-        either!(self, it => it.fail(wqe, status))
+        of_each!(self, it => it.fail(wqe, status))
     }
 
     /// The next request that is done.
     pub(super) fn poll_completion(&mut self, queue: &impl SendQueue) -> Option<Completion> {
-        either!(self, it => it.poll_completion(queue))
+        of_each!(self, it => it.poll_completion(queue))
     }
 
     /// When to call [`on_timeout`](Self::on_timeout).
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        either!(self, it => it.next_deadline())
+        of_each!(self, it => it.next_deadline())
     }
 
     /// Does what is due.
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        either!(self, it => it.on_timeout(now))
+        of_each!(self, it => it.on_timeout(now))
     }
 
     /// Lets nothing begin.
     pub(super) fn drain(&mut self) {
-        either!(self, it => it.drain())
+        of_each!(self, it => it.drain())
     }
 
     /// Ends what [`drain`](Self::drain) began.
     pub(super) fn resume(&mut self) {
-        either!(self, it => it.resume())
+        of_each!(self, it => it.resume())
     }
 
     /// Whether nothing is left that has begun.
     pub(super) fn is_drained(&self) -> bool {
-        either!(self, it => it.is_drained())
+        of_each!(self, it => it.is_drained())
     }
 
     /// Flushes everything.
     pub(super) fn enter_error(&mut self) {
-        either!(self, it => it.enter_error())
+        of_each!(self, it => it.enter_error())
     }
 }
 
@@ -156,7 +175,9 @@ pub(crate) enum ReceiveMachine {
     /// Of a reliable connection.
     Rc(KBox<Answering>),
     /// Of an unreliable connection.
-    Uc(Receiver),
+    Uc(uc::Receiver),
+    /// Of datagrams.
+    Ud(ud::Receiver),
 }
 
 /// A responder with the storage that it needs.
@@ -219,6 +240,14 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.responder.set_config(config),
             Self::Uc(receiver) => receiver.set_access(config.access),
+            Self::Ud(_) => (),
+        }
+    }
+
+    /// Changes the queue key.
+    pub(super) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Self::Ud(receiver) = self {
+            receiver.set_qkey(qkey);
         }
     }
 
@@ -242,7 +271,8 @@ impl ReceiveMachine {
         match (self, arrival.headers()) {
             (Self::Rc(answering), _) => answering.on_arrival(arrival, source),
             (Self::Uc(receiver), Some(headers)) => receiver.on_request(headers, source),
-            (Self::Uc(_), None) => Action::Dropped(Discard::NotRequest),
+            (Self::Ud(receiver), Some(headers)) => receiver.on_request(headers, source),
+            (Self::Uc(_) | Self::Ud(_), None) => Action::Dropped(Discard::NotRequest),
         }
     }
 
@@ -251,7 +281,7 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.keep(keep, packet),
             // Nothing is kept there.
-            Self::Uc(_) => (),
+            Self::Uc(_) | Self::Ud(_) => (),
         }
     }
 
@@ -259,7 +289,7 @@ impl ReceiveMachine {
     pub(super) fn poll_kept(&mut self) -> Option<RxPacket> {
         match self {
             Self::Rc(answering) => answering.poll_kept(),
-            Self::Uc(_) => None,
+            Self::Uc(_) | Self::Ud(_) => None,
         }
     }
 
@@ -272,6 +302,7 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.commit(task, outcome),
             Self::Uc(receiver) => receiver.commit(task, outcome),
+            Self::Ud(receiver) => receiver.commit(task, outcome),
         }
     }
 
@@ -280,6 +311,7 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.responder.poll_event(),
             Self::Uc(receiver) => receiver.poll_event(),
+            Self::Ud(receiver) => receiver.poll_event(),
         }
     }
 
@@ -288,6 +320,7 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.enter_error(),
             Self::Uc(receiver) => receiver.enter_error(),
+            Self::Ud(receiver) => receiver.enter_error(),
         }
     }
 
@@ -296,6 +329,7 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.responder.poll_flush(),
             Self::Uc(receiver) => receiver.poll_flush(),
+            Self::Ud(receiver) => receiver.poll_flush(),
         }
     }
 }

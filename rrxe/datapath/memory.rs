@@ -110,9 +110,8 @@ impl<'a> Memory<'a> {
         )
     }
 
-    /// Copies eight bytes to what `sges` name.
-    pub(super) fn scatter_word(&self, sges: &[Sge], word: u64) -> Result<(), WcStatus> {
-        let bytes = word.to_ne_bytes();
+    /// Copies `bytes` to the beginning of what `sges` name.
+    pub(super) fn scatter_bytes(&self, sges: &[Sge], bytes: &[u8]) -> Result<(), WcStatus> {
         self.gather(
             sges,
             Access::LOCAL_WRITE,

@@ -101,6 +101,11 @@ impl Qp {
         self.qpn
     }
 
+    /// The protection domain.
+    pub(super) fn pd(&self) -> PdId {
+        self.pd
+    }
+
     /// As its consumer inside the kernel knows it.
     pub(crate) fn object(&self) -> QpObject {
         self.events.object()

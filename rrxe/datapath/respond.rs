@@ -29,6 +29,7 @@ use super::{
 use crate::{
     kapi::rdma::QpEvent,
     ring::{
+        Datagram,
         Wc,
         WcExtra, //
     },
@@ -55,6 +56,8 @@ use rrxe_proto::{
         WcOpcode,
         WcStatus, //
     },
+    ud::GRH_LEN,
+    Qkey, //
 };
 
 /// How soon to try again to send responses that could not be sent.
@@ -83,7 +86,8 @@ enum Phase {
 /// What the receive side has once it may receive.
 struct Running {
     machine: ReceiveMachine,
-    peer: Peer,
+    /// Absent where packets come from anywhere, and nothing is answered.
+    peer: Option<Peer>,
 }
 
 impl ReceiveSide {
@@ -97,8 +101,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Begins to take requests of `peer` as `machine` says.
-    pub(crate) fn start(&mut self, peer: Peer, machine: ReceiveMachine) {
+    /// Begins to take requests of `peer`, or of anyone, as `machine` says.
+    pub(crate) fn start(&mut self, peer: Option<Peer>, machine: ReceiveMachine) {
         self.phase = Phase::Running(Running { machine, peer });
     }
 
@@ -106,6 +110,13 @@ impl ReceiveSide {
     pub(crate) fn configure(&mut self, config: ReceiveConfig) {
         if let Phase::Running(running) = &mut self.phase {
             running.machine.configure(config);
+        }
+    }
+
+    /// Changes the queue key of a side that receives.
+    pub(crate) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.machine.set_qkey(qkey);
         }
     }
 
@@ -119,14 +130,17 @@ impl ReceiveSide {
     /// Answers to another address from now on.
     pub(crate) fn redirect(&mut self, peer: Peer) {
         if let Phase::Running(running) = &mut self.phase {
-            running.peer = peer;
+            running.peer = Some(peer);
         }
     }
 
     /// Has the route to the peer looked up anew.
     pub(super) fn forget_route(&mut self) {
-        if let Some(running) = self.phase.running() {
-            running.peer.forget_route();
+        if let Some(Running {
+            peer: Some(peer), ..
+        }) = self.phase.running()
+        {
+            peer.forget_route();
         }
     }
 
@@ -155,7 +169,8 @@ impl Side for ReceiveSide {
         let Phase::Running(running) = &mut self.phase else {
             return;
         };
-        if !running.peer.is_source_of(&arrival) {
+        let expected = running.peer.as_ref();
+        if expected.is_some_and(|peer| !peer.is_source_of(&arrival)) {
             return;
         }
         self.take_in(qp, arrival);
@@ -196,6 +211,10 @@ impl ReceiveSide {
             }
             Action::Dropped(Discard::OutOfOrder) => {
                 counters.count(Counter::OutOfSequence);
+                None
+            }
+            Action::Dropped(Discard::WrongQkey) => {
+                counters.count(Counter::BadQkey);
                 None
             }
             Action::Repeated => {
@@ -296,7 +315,8 @@ impl Phase {
 impl Running {
     /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
-        let ReceiveMachine::Rc(answering) = &mut self.machine else {
+        let (ReceiveMachine::Rc(answering), Some(peer)) = (&mut self.machine, &mut self.peer)
+        else {
             return Progress::Idle;
         };
         let Answering {
@@ -308,7 +328,7 @@ impl Running {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
-            match transmit::response(qp, &mut self.peer, &plan) {
+            match transmit::response(qp, peer, &plan) {
                 Ok(()) => {
                     if let ResponsePlan::Ack { aeth, .. } = &plan {
                         qp.node().counters().count_answer(aeth.syndrome());
@@ -344,6 +364,13 @@ fn execute(
             .memory(qp)
             .scatter(queue.sges(), offset, arrival.payload(len))
             .map_err(|_| ExecError::LocalProtection)?,
+        TaskKind::PlaceDatagram { len } => {
+            let memory = queue.memory(qp);
+            memory
+                .scatter_bytes(queue.sges(), &arrival.grh())
+                .and_then(|()| memory.scatter(queue.sges(), GRH_LEN, arrival.payload(len)))
+                .map_err(|_| ExecError::LocalProtection)?
+        }
         TaskKind::Write {
             rkey,
             va,
@@ -374,6 +401,11 @@ fn work_completion(qp: &Qp, queue: &ReceiveQueue, completion: &ReceiveCompletion
         byte_len: completion.byte_len,
         extra,
         solicited: completion.solicited,
+        datagram: completion.source.map(|src_qp| Datagram {
+            src_qp,
+            pkey_index: 0,
+            sl: 0,
+        }),
         ..Wc::new(
             queue.wr_id(),
             completion.opcode,

@@ -9,6 +9,7 @@ use super::{
     cq::Cq,
     flush::Flush,
     machine::SendMachine,
+    patience::Patience,
     peer::Peer,
     qp::Qp,
     station::{
@@ -36,13 +37,15 @@ use rrxe_proto::{
     rc::{
         Completion,
         Placement,
+        RequestPlan,
         Response,
         SendConfig,
         WqeSeq, //
     },
     status::WcStatus,
     time::Instant,
-    uc::Sender, //
+    uc::Sender,
+    Qkey, //
 };
 
 /// The send side of a queue pair.
@@ -57,9 +60,17 @@ pub(crate) struct SendSide {
 /// What the send side has once it may send.
 struct Running {
     machine: SendMachine,
-    /// Absent in a queue pair that went to the error state before it had a peer.
-    peer: Option<Peer>,
+    /// Absent in a queue pair that went to the error state before it could send.
+    outlet: Option<Outlet>,
     when_drained: WhenDrained,
+}
+
+/// Where packets go.
+pub(crate) enum Outlet {
+    /// To the queue pair at the other end of the connection.
+    Peer(Peer),
+    /// To wherever each request says.
+    Anywhere(Patience),
 }
 
 /// What is to happen when the queue has drained.
@@ -82,11 +93,11 @@ impl SendSide {
         }
     }
 
-    /// Begins to send to `peer` as `machine` says, unless the queue pair has failed already.
-    pub(crate) fn start(&mut self, peer: Peer, machine: SendMachine) {
+    /// Begins to send to `outlet` as `machine` says, unless the queue pair has failed already.
+    pub(crate) fn start(&mut self, outlet: Outlet, machine: SendMachine) {
         self.running.get_or_insert_with(|| Running {
             machine,
-            peer: Some(peer),
+            outlet: Some(outlet),
             when_drained: WhenDrained::Nothing,
         });
     }
@@ -98,17 +109,25 @@ impl SendSide {
         }
     }
 
+    /// Changes the queue key of a side that sends.
+    pub(crate) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Some(running) = &mut self.running {
+            running.machine.set_qkey(qkey);
+        }
+    }
+
     /// Sends to another address from now on.
     pub(crate) fn redirect(&mut self, peer: Peer) {
         if let Some(running) = &mut self.running {
-            running.peer = Some(peer);
+            running.outlet = Some(Outlet::Peer(peer));
         }
     }
 
     /// Has the route to the peer looked up anew.
     pub(super) fn forget_route(&mut self) {
         if let Some(Running {
-            peer: Some(peer), ..
+            outlet: Some(Outlet::Peer(peer)),
+            ..
         }) = &mut self.running
         {
             peer.forget_route();
@@ -148,7 +167,7 @@ impl SendSide {
 
     /// Completes all requests with an error, now and those posted later.
     pub(crate) fn enter_error(&mut self) {
-        let running = self.running.get_or_insert_with(Running::without_peer);
+        let running = self.running.get_or_insert_with(Running::without_outlet);
         running.when_drained = WhenDrained::Nothing;
         running.machine.enter_error();
     }
@@ -163,10 +182,10 @@ impl SendSide {
 
 impl Side for SendSide {
     fn receive(&mut self, qp: &Qp, arrival: Arrival) {
-        // Nobody answers on an unreliable connection.
+        // Nobody answers to what is unreliable.
         let Some(Running {
             machine: SendMachine::Rc(requester),
-            peer: Some(peer),
+            outlet: Some(Outlet::Peer(peer)),
             ..
         }) = &mut self.running
         else {
@@ -193,7 +212,10 @@ impl Side for SendSide {
             }
             Placement::Atomic { wqe, original } => {
                 let memory = qp.memory();
-                (wqe, memory.scatter_word(local_sges(ring, wqe), original))
+                (
+                    wqe,
+                    memory.scatter_bytes(local_sges(ring, wqe), &original.to_ne_bytes()),
+                )
             }
         };
         arrival.consume();
@@ -258,13 +280,32 @@ impl SendSide {
     }
 }
 
+impl Outlet {
+    /// Sends the packets of `plan`, whose request is in `ring`.
+    fn send(
+        &mut self,
+        qp: &Qp,
+        ring: &SendRing,
+        plan: &RequestPlan,
+    ) -> Result<(), transmit::Failure> {
+        let local = ring.local(plan.wqe());
+        match self {
+            Self::Peer(peer) => transmit::request(qp, peer, plan, local),
+            Self::Anywhere(patience) => {
+                let addressee = ring.wqe(plan.wqe()).addressee();
+                transmit::datagram(qp, patience, plan, addressee, local)
+            }
+        }
+    }
+}
+
 impl Running {
     /// What a queue pair flushes with that cannot send yet. Nothing is sent, so that the simplest
     /// machine will do for all services.
-    fn without_peer() -> Self {
+    fn without_outlet() -> Self {
         Self {
             machine: SendMachine::Uc(Sender::new(PathMtu::Mtu256, Psn::truncate(0))),
-            peer: None,
+            outlet: None,
             when_drained: WhenDrained::Nothing,
         }
     }
@@ -285,12 +326,14 @@ impl Running {
 
     /// Sends what the machine wants sent.
     fn transmit(&mut self, qp: &Qp, ring: &SendRing, now: Instant, budget: u32) -> Progress {
-        let Some(peer) = &mut self.peer else {
+        let Some(outlet) = &mut self.outlet else {
             return Progress::Idle;
         };
+        let port = qp.node().mtu();
         let mut left = budget;
         while left != 0 {
-            let Some(plan) = self.machine.poll_transmit(now, left.min(BURST), ring) else {
+            let plan = self.machine.poll_transmit(now, left.min(BURST), port, ring);
+            let Some(plan) = plan else {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
@@ -300,7 +343,7 @@ impl Running {
                     .counters()
                     .add(Counter::Retransmitted, repeated.into());
             }
-            match transmit::request(qp, peer, &plan, ring.local(plan.wqe())) {
+            match outlet.send(qp, ring, &plan) {
                 Ok(()) => (),
                 Err(transmit::Failure::Local(status)) => self.machine.fail(plan.wqe(), status),
                 Err(transmit::Failure::Unsent(psn)) => {

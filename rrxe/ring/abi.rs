@@ -157,6 +157,26 @@ pub(crate) struct AtomicOperands {
     pub(crate) unused: [u64; OPERAND_WORDS - 4],
 }
 
+/// Operands of a send of a datagram.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct DatagramOperands {
+    /// Remote queue pair.
+    pub(crate) remote_qpn: u32,
+    /// Remote queue key.
+    pub(crate) remote_qkey: u32,
+    /// Index of the partition key. That of the queue pair is the one that counts.
+    pub(crate) pkey_index: u16,
+    /// Nothing.
+    pub(crate) reserved: u16,
+    /// Number of the address handle. Zero says that the address is in the request itself.
+    pub(crate) ah_num: u32,
+    /// Nothing.
+    pub(crate) pad: [u64; 2],
+    /// The address, from user libraries that do not know the numbers of address handles. Never read.
+    pub(crate) av: [u64; 11],
+}
+
 /// Head of a send queue's element: `struct rxe_send_wqe`. Elements or inline data follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -314,6 +334,9 @@ const _: () = {
     assert!(offset_of!(AtomicOperands, compare_add) == 32 - 24);
     assert!(offset_of!(AtomicOperands, swap) == 40 - 24);
     assert!(offset_of!(AtomicOperands, rkey) == 48 - 24);
+    assert!(offset_of!(DatagramOperands, remote_qkey) == 28 - 24);
+    assert!(offset_of!(DatagramOperands, ah_num) == 36 - 24);
+    assert!(offset_of!(DatagramOperands, av) == 56 - 24);
 
     assert!(size_of::<SendWqe>() == 208);
     assert!(offset_of!(SendWqe, stale) == 144);

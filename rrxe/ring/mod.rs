@@ -32,6 +32,7 @@ pub(crate) use self::{
     abi::Sge,
     completion::{
         CompletionRing,
+        Datagram,
         Full,
         Wc,
         WcExtra, //
@@ -50,6 +51,7 @@ pub(crate) use self::{
         SendRing, //
     },
     send_wqe::{
+        Addressee,
         LocalData,
         Signalling, //
     },

@@ -14,6 +14,10 @@ use rrxe_proto::{
         SendQueue,
         WqeSeq, //
     }, //
+    ud::{
+        DatagramQueue,
+        Destination, //
+    },
 };
 
 use crate::kapi::rdma::Udata;
@@ -225,5 +229,11 @@ impl SendRing {
 impl SendQueue for SendRing {
     fn request(&self, wqe: WqeSeq) -> &Request {
         self.wqe(wqe).request()
+    }
+}
+
+impl DatagramQueue for SendRing {
+    fn destination(&self, wqe: WqeSeq) -> Option<Destination> {
+        Some(self.wqe(wqe).addressee()?.destination)
     }
 }

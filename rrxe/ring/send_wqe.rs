@@ -13,8 +13,11 @@ use rrxe_proto::{
         RequestFlags, //
     },
     status::WcOpcode,
+    ud::Destination,
     Imm,
-    Key, //
+    Key,
+    Qkey,
+    Qpn, //
 };
 use zerocopy::{
     transmute,
@@ -28,6 +31,7 @@ use super::{
         send_flags,
         wr_opcode,
         AtomicOperands,
+        DatagramOperands,
         RdmaOperands,
         Sge, //
     },
@@ -86,6 +90,16 @@ pub(crate) struct SendWqe {
     opcode: WcOpcode,
     carrier: Carrier,
     request: Request,
+    addressee: Option<Addressee>,
+}
+
+/// Whom a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Addressee {
+    /// Number of the address handle.
+    pub(crate) handle: u32,
+    /// Which queue pair there.
+    pub(crate) destination: Destination,
 }
 
 /// Where a request's data is.
@@ -113,6 +127,7 @@ impl SendWqe {
         opcode: WcOpcode::Send,
         carrier: Carrier::Sges(0),
         request: PLACEHOLDER,
+        addressee: None,
     };
 
     /// The user's name for the request.
@@ -128,6 +143,11 @@ impl SendWqe {
     /// What it asks for: an empty send if it turned out to be invalid.
     pub(crate) const fn request(&self) -> &Request {
         &self.request
+    }
+
+    /// Whom it is for, if it is a datagram.
+    pub(crate) const fn addressee(&self) -> Option<Addressee> {
+        self.addressee
     }
 
     /// Its local side, of which `cells` holds the elements or the data.
@@ -150,12 +170,13 @@ impl SendWqe {
         cells: &mut [Sge],
     ) -> (Self, Result<(), InvalidWqe>) {
         let head: abi::SendWqe = transmute!(element.words::<HEAD_WORDS>(0));
-        let mut wqe = Self {
+        let wqe = Self {
             wr_id: head.wr.wr_id,
             opcode: completion_opcode(head.wr.opcode),
             ..Self::EMPTY
         };
         let validated = validate(&head, rules).and_then(|(operation, flags, place)| {
+            let addressee = addressee(&head.wr, rules.transport)?;
             let (carrier, len) = match place {
                 Place::Inline => (
                     copy_inline(element, head.dma.length, cells),
@@ -164,14 +185,15 @@ impl SendWqe {
                 Place::Sges => gather(element, head.dma.num_sge, head.dma.length, cells)?,
             };
             let request = Request::new(operation, len, flags).ok_or(InvalidWqe::Length)?;
-            Ok((carrier, request))
+            Ok(Self {
+                carrier,
+                request,
+                addressee,
+                ..wqe
+            })
         });
         match validated {
-            Ok((carrier, request)) => {
-                wqe.carrier = carrier;
-                wqe.request = request;
-                (wqe, Ok(()))
-            }
+            Ok(wqe) => (wqe, Ok(())),
             Err(invalid) => (wqe, Err(invalid)),
         }
     }
@@ -208,8 +230,8 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
     let (va, rkey) = (rdma.remote_addr, Key(rdma.rkey));
 
     Ok(match (wr.opcode, transport) {
-        (wr_opcode::SEND, Transport::Rc | Transport::Uc) => Operation::Send,
-        (wr_opcode::SEND_WITH_IMM, Transport::Rc | Transport::Uc) => Operation::SendImm(Imm(wr.ex)),
+        (wr_opcode::SEND, _) => Operation::Send,
+        (wr_opcode::SEND_WITH_IMM, _) => Operation::SendImm(Imm(wr.ex)),
         (wr_opcode::SEND_WITH_INV, Transport::Rc) => {
             Operation::SendInv(Key(u32::from_ne_bytes(wr.ex)))
         }
@@ -233,6 +255,25 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
         },
         _ => return Err(InvalidWqe::Unsupported),
     })
+}
+
+/// Whom the request is for, if it is a datagram.
+fn addressee(wr: &abi::SendWr, transport: Transport) -> Result<Option<Addressee>, InvalidWqe> {
+    if transport != Transport::Ud {
+        return Ok(None);
+    }
+    let datagram: &DatagramOperands = transmute_ref!(&wr.operands);
+    // The address in the request itself would let its user send from any.
+    if datagram.ah_num == 0 {
+        return Err(InvalidWqe::Destination);
+    }
+    Ok(Some(Addressee {
+        handle: datagram.ah_num,
+        destination: Destination {
+            qpn: Qpn::new(datagram.remote_qpn).ok_or(InvalidWqe::Destination)?,
+            qkey: Qkey(datagram.remote_qkey),
+        },
+    }))
 }
 
 fn place(

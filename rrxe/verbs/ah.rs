@@ -8,7 +8,10 @@ use super::{
     Provider, //
 };
 use crate::{
-    datapath::peer::Path,
+    datapath::{
+        handle::Handle,
+        way::Path, //
+    },
     kapi::{
         net::Addresses,
         rdma::{
@@ -76,7 +79,7 @@ impl Av {
 pub(crate) struct Ah {
     device: Arc<Device>,
     number: u32,
-    burial: Burial<Av>,
+    burial: Burial<Handle>,
 }
 
 impl rdma::AddressHandle<Provider> for Ah {
@@ -86,17 +89,18 @@ impl rdma::AddressHandle<Provider> for Ah {
         flags: Flags,
         udata: Option<&mut rdma::Udata<'_>>,
     ) -> Result<Self> {
-        let av = Arc::new(Av::read(attr)?, flags)?;
+        let path = Av::read(attr)?.network_path();
+        let handle = Handle::new(pd.id(), &path, flags)?;
         let burial = Burial::new(flags)?;
         let device = pd.device().data().clone();
-        let place = device.avs.reserve(limits::AH_NUMBERS, flags)?;
+        let place = device.node().handles().reserve(limits::AH_NUMBERS, flags)?;
         if let Some(udata) = udata {
             udata.respond(&CreateAhResponse {
                 ah_num: place.id(),
                 reserved: 0,
             })?;
         }
-        let number = place.publish(av)?;
+        let number = place.publish(handle)?;
         Ok(Self {
             device,
             number,
@@ -105,6 +109,9 @@ impl rdma::AddressHandle<Provider> for Ah {
     }
 
     fn destroy(self) {
-        self.device.avs.remove_later(self.number, self.burial);
+        self.device
+            .node()
+            .handles()
+            .remove_later(self.number, self.burial);
     }
 }

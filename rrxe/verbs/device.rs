@@ -3,7 +3,6 @@
 //! The device: what all its objects share.
 
 use super::{
-    ah::Av,
     limits,
     Provider, //
 };
@@ -11,7 +10,10 @@ use crate::{
     datapath::{
         attachment::Attachment,
         counters::Counters,
-        node::Node,
+        node::{
+            port_mtu,
+            Node, //
+        },
         region::PdId, //
     },
     kapi::{
@@ -24,8 +26,7 @@ use crate::{
             DeviceCaps,
             PortLimits,
             StatDesc, //
-        },
-        sync::RcuTable, //
+        }, //
     },
 };
 use kernel::{
@@ -43,21 +44,13 @@ use rrxe_proto::{
     Pkey,
 };
 
-/// Bytes of headers and trailer around the payload of the packet that has most of them: a
-/// WRITE with immediate data over IPv6.
-const OVERHEAD: u32 = 40 + 8 + 12 + 16 + 4 + 4;
-
 /// What all objects of a device share. Objects keep it alive; it may outlive the device that
 /// the RDMA core knows.
-#[pin_data]
 pub(crate) struct Device {
     /// Dropped first: then no packet comes in any more.
     _attachment: Attachment,
     /// What the packet path knows of the device.
     node: Arc<Node>,
-    /// Address vectors, by the number of their handle, that work requests name.
-    #[pin]
-    pub(crate) avs: RcuTable<Av>,
     /// Number of the next protection domain.
     next_pd: Atomic<u64>,
     /// Number of the next shared receive queue.
@@ -72,16 +65,15 @@ impl Device {
         let first_key = u32::from_ne_bytes(random::bytes()) % limits::MAX_MR;
         let node = Node::new(netdev.into(), first_qpn, first_key)?;
         let attachment = Attachment::new(node.clone(), netdev)?;
-        Arc::pin_init(
-            pin_init!(Self {
+        Ok(Arc::new(
+            Self {
                 _attachment: attachment,
                 node,
-                avs <- RcuTable::new(1),
                 next_pd: Atomic::new(0),
                 next_srq: Atomic::new(1),
-            }),
+            },
             GFP_KERNEL,
-        )
+        )?)
     }
 
     /// What the packet path knows of the device.
@@ -153,13 +145,6 @@ impl rdma::ProviderDevice<Provider> for Device {
     }
 
     fn active_mtu(&self, netdev: &NetDevice) -> u32 {
-        active_mtu(netdev).to_ib()
+        port_mtu(netdev).to_ib()
     }
-}
-
-/// The largest path MTU whose packets fit through `netdev`.
-pub(super) fn active_mtu(netdev: &NetDevice) -> PathMtu {
-    let room = netdev.mtu().saturating_sub(OVERHEAD);
-    // There is no smaller one. If even that does not fit, its full packets are refused.
-    PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256)
 }

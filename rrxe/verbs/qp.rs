@@ -21,11 +21,13 @@ use super::{
 use crate::{
     datapath::{
         node::Node,
+        patience::Patience,
         peer::Peer,
         qp::Qp,
         receive_queue::Supply,
         respond::ReceiveSide,
         send::{
+            Outlet,
             SendSide,
             WhenDrained, //
         },
@@ -134,6 +136,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
         let (service, transport) = match init.qp_type() {
             QpType::Rc => (Service::Rc, Transport::Rc),
             QpType::Uc => (Service::Uc, Transport::Uc),
+            QpType::Ud => (Service::Ud, Transport::Ud),
             _ => return Err(eopnotsupp()),
         };
         if init.create_flags() != 0 {
@@ -339,8 +342,10 @@ impl QueuePair {
             (QpState::Rtr, QpState::Rts) => {
                 self.start_sending(attributes)?;
                 self.qp.announce_first_packet(false);
-                self.qp
-                    .update_receive(|side| side.configure(attributes.receive_config()));
+                self.qp.update_receive(|side| {
+                    side.configure(attributes.receive_config());
+                    side.set_qkey(attributes.qkey);
+                });
                 self.may_send.store(true, Relaxed);
             }
             (QpState::Sqe, QpState::Rts) => {
@@ -378,8 +383,12 @@ impl QueuePair {
 
     fn start_sending(&self, attributes: &Attributes) -> Result {
         let peer = self.peer(attributes)?;
-        let machine = attributes.send_machine(self.service);
-        self.qp.update_send(|side| side.start(peer, machine));
+        let outlet = match peer {
+            Some(peer) => Outlet::Peer(peer),
+            None => Outlet::Anywhere(Patience::default()),
+        };
+        let machine = attributes.send_machine(self.service, self.qp.qpn());
+        self.qp.update_send(|side| side.start(outlet, machine));
         Ok(())
     }
 
@@ -396,9 +405,10 @@ impl QueuePair {
             .path()
             .map(|_| Ok::<_, Error>((self.peer(attributes)?, self.peer(attributes)?)))
             .transpose()?;
-        let (peer_of_send, peer_of_receive) = peers.unzip();
+        let (peer_of_send, peer_of_receive) = peers.unwrap_or_default();
         self.qp.update_receive(|side| {
             side.configure(attributes.receive_config());
+            side.set_qkey(attributes.qkey);
             if let Some(saved) = saved {
                 side.enlarge_saved(saved);
             }
@@ -408,6 +418,7 @@ impl QueuePair {
         });
         self.qp.update_send(|side| {
             side.configure(attributes.send_config());
+            side.set_qkey(attributes.qkey);
             if let Some(peer) = peer_of_send {
                 side.redirect(peer);
             }
@@ -423,13 +434,14 @@ impl QueuePair {
         Ok(())
     }
 
-    fn peer(&self, attributes: &Attributes) -> Result<Peer> {
+    /// The other end of a connection. Datagrams have none.
+    fn peer(&self, attributes: &Attributes) -> Result<Option<Peer>> {
+        if matches!(self.service, Service::Ud | Service::Gsi) {
+            return Ok(None);
+        }
         let path = attributes.path.ok_or(EINVAL)?;
-        Ok(Peer::new(
-            self.qp.qpn(),
-            attributes.dest_qpn,
-            &path.network_path(),
-        ))
+        let (local, remote) = (self.qp.qpn(), attributes.dest_qpn);
+        Ok(Some(Peer::new(local, remote, &path.network_path())))
     }
 }
 

@@ -12,7 +12,7 @@
 //! - Packets: [`opcode`] is the table every length is derived from, [`wire`] reads and writes the
 //!   headers, [`icrc`] masks what the invariant CRC leaves out.
 //! - Queue pairs: [`state`] says which attributes a transition needs and admits, [`rc`] runs the
-//!   two sides of a reliable connection, [`uc`] those of an unreliable one.
+//!   two sides of a reliable connection, [`uc`] those of an unreliable one, [`ud`] those of datagrams.
 
 // Kbuild adds `no_std` to every crate itself.
 #![cfg_attr(not(any(test, MODULE)), no_std)]
@@ -55,6 +55,7 @@ pub mod status;
 pub mod time;
 pub mod timers;
 pub mod uc;
+pub mod ud;
 pub mod wire;
 
 pub use crate::{

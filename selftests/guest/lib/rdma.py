@@ -277,13 +277,14 @@ class Completion(typing.NamedTuple):
     imm: int
     flags: int
     qp_num: int
+    src_qp: int
 
     @classmethod
     def of(cls, wc):
         """Translate one of pyverbs."""
         opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
         imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
-        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num)
+        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp)
 
 
 def poll_for(cq, count, seconds=20):
@@ -450,13 +451,15 @@ class RcQp:
 
     # Work requests.
 
-    def post(self, opcode, sges, remote=None, imm=None, atomic=None, flags=SEND.SIGNALED):
+    def post(self, opcode, sges, remote=None, imm=None, atomic=None, datagram=None, flags=SEND.SIGNALED):
         """Post one send work request."""
         number = next(self.numbers)
         wire_imm = 0 if imm is None else socket.htonl(imm)
         sges = sges or [SGE(0, 0, 0)]  # pyverbs wants one
         wr = SendWR(number, opcode, len(sges), wire_imm, sges, flags)
-        if atomic:
+        if datagram:
+            wr.set_wr_ud(*datagram)
+        elif atomic:
             wr.set_wr_atomic(remote.rkey, remote.addr, *atomic)
         elif remote:
             wr.set_wr_rdma(remote.rkey, remote.addr)

@@ -15,15 +15,16 @@ use rrxe_proto::{
     opcode::Transport,
     rc::{Operation, Request, SendQueue, WqeSeq},
     status::{WcOpcode, WcStatus},
-    Imm, Key,
+    ud::Destination,
+    Imm, Key, Qkey, Qpn,
 };
 use zerocopy::IntoBytes;
 
 use crate::{
     ring::{
-        abi::{send_flags, wr_opcode, SendWqe as RawWqe, Sge},
+        abi::{send_flags, wr_opcode, DatagramOperands, SendWqe as RawWqe, Sge},
         element::Element,
-        send_wqe::{SendRules, SendWqe},
+        send_wqe::{Addressee, SendRules, SendWqe},
         InvalidWqe, LocalData, SendCaps, SendRing, Signalling,
     },
     shmem::Udata,
@@ -41,6 +42,11 @@ const RULES: SendRules = SendRules {
     signalling: Signalling::Requested,
     max_sge: 7,
     max_inline: 112,
+};
+
+const UD_RULES: SendRules = SendRules {
+    transport: Transport::Ud,
+    ..RULES
 };
 
 fn make(caps: SendCaps) -> (SendRing, Mapping) {
@@ -242,14 +248,63 @@ fn operations_of_the_kernel_and_of_other_services_are_refused() {
         let element = with_sges(send_head(7, opcode, 0), &[]);
         assert_eq!(parse(&element, &uc).2.is_ok(), opcode < 4);
     }
-    let ud = SendRules {
-        transport: Transport::Ud,
-        ..RULES
-    };
     for opcode in 0..20 {
-        let element = with_sges(send_head(7, opcode, 0), &[]);
-        assert_eq!(parse(&element, &ud).2, Err(InvalidWqe::Unsupported));
+        let element = with_sges(datagram_head(opcode, 1, 2, 3), &[]);
+        let expected = match opcode {
+            wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => Ok(()),
+            _ => Err(InvalidWqe::Unsupported),
+        };
+        assert_eq!(parse(&element, &UD_RULES).2, expected);
     }
+}
+
+/// The element's head for a datagram.
+fn datagram_head(opcode: u32, qpn: u32, qkey: u32, handle: u32) -> RawWqe {
+    let mut head = send_head(7, opcode, 0);
+    let operands = DatagramOperands {
+        remote_qpn: qpn,
+        remote_qkey: qkey,
+        pkey_index: 0x5a5a,
+        reserved: 0x5a5a,
+        ah_num: handle,
+        pad: [u64::MAX; 2],
+        av: [u64::MAX; 11],
+    };
+    head.wr.operands = zerocopy::transmute!(operands);
+    head
+}
+
+#[test]
+fn a_datagram_has_an_addressee_and_nothing_else_has() {
+    let element = with_sges(
+        datagram_head(wr_opcode::SEND, 0xff_ffff, 0x8765_4321, 9),
+        &[sge(1, 20)],
+    );
+    let (wqe, _, validity) = parse(&element, &UD_RULES);
+    assert_eq!(validity, Ok(()));
+    assert_eq!(wqe.request().len(), 20);
+    assert_eq!(
+        wqe.addressee(),
+        Some(Addressee {
+            handle: 9,
+            destination: Destination {
+                qpn: Qpn::MULTICAST,
+                qkey: Qkey(0x8765_4321),
+            },
+        })
+    );
+    assert_eq!(parse(&element, &RULES).0.addressee(), None);
+}
+
+#[test]
+fn a_datagram_without_handle_or_to_no_queue_pair_is_invalid() {
+    for (qpn, handle) in [(1, 0), (0x100_0000, 1), (u32::MAX, 1)] {
+        let element = with_sges(datagram_head(wr_opcode::SEND, qpn, 1, handle), &[]);
+        let (wqe, _, validity) = parse(&element, &UD_RULES);
+        assert_eq!(validity, Err(InvalidWqe::Destination));
+        assert_eq!((wqe.wr_id(), wqe.addressee()), (7, None));
+    }
+    assert_eq!(InvalidWqe::Destination.status(), WcStatus::LocalQpOperation);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::{
     },
     wire::{
         AtomicEth,
+        Deth,
         HeaderSpec,
         Kind,
         RcRequest,
@@ -41,11 +42,12 @@ pub struct RequestPlan {
     service: Service,
 }
 
-/// What kind of connection a plan is for.
+/// What kind of queue pair a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
     Reliable,
     Unreliable,
+    Datagram(Deth),
 }
 
 /// Whether the last packet of a plan asks for an acknowledgement. No other does.
@@ -109,6 +111,16 @@ impl RequestPlan {
         let plan = Self {
             ack_request: AckRequest::No,
             service: Service::Unreliable,
+            ..self
+        };
+        plan.packet(0).map(|_| plan)
+    }
+
+    /// The same as datagrams that show `deth`, or `None` if the operation is none for them.
+    pub(crate) fn datagram(self, deth: Deth) -> Option<Self> {
+        let plan = Self {
+            ack_request: AckRequest::No,
+            service: Service::Datagram(deth),
             ..self
         };
         plan.packet(0).map(|_| plan)
@@ -200,6 +212,7 @@ impl RequestPlan {
             kind: match self.service {
                 Service::Reliable => Kind::RcRequest(request),
                 Service::Unreliable => Kind::Uc(UcRequest::from_rc(&request)?),
+                Service::Datagram(deth) => datagram(deth, &request)?,
             },
             psn: self.psn.wrapping_add(index),
             offset,
@@ -230,6 +243,15 @@ impl RequestPacket {
 
 fn send(position: Position, end: SendEnd) -> RcRequest {
     RcRequest::Send(SendPart::new(position, end))
+}
+
+/// The datagram with the message that `request` is all of.
+fn datagram(deth: Deth, request: &RcRequest) -> Option<Kind> {
+    match *request {
+        RcRequest::Send(SendPart::Only(SendEnd::Plain)) => Some(Kind::Ud(deth, None)),
+        RcRequest::Send(SendPart::Only(SendEnd::Imm(imm))) => Some(Kind::Ud(deth, Some(imm))),
+        _ => None,
+    }
 }
 
 /// Whether a packet completes a receive work request: no other may carry SE.

@@ -385,6 +385,7 @@ fn a_send_fills_a_receive() {
             imm: Some(IMM),
             invalidated: None,
             solicited: true,
+            source: None,
         }]
     );
 }

@@ -301,6 +301,7 @@ fn obey(
                 "past the buffer"
             );
         }
+        TaskKind::PlaceDatagram { .. } => panic!("a datagram on a connection"),
         TaskKind::Write {
             len: place,
             remaining,

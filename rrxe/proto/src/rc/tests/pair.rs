@@ -344,6 +344,7 @@ impl World {
                 assert_eq!(packet.payload.len(), len as usize);
                 self.filling.extend(&packet.payload);
             }
+            TaskKind::PlaceDatagram { .. } => panic!("a datagram on a connection"),
             TaskKind::Write { rkey, va, len, .. } => {
                 assert_eq!((rkey, len as usize), (KEY, packet.payload.len()));
                 self.remote[va as usize..][..len as usize].copy_from_slice(&packet.payload);

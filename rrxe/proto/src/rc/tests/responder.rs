@@ -249,6 +249,7 @@ fn a_send_fills_a_receive() {
             imm: Some(Imm([5; 4])),
             invalidated: None,
             solicited: false,
+            source: None,
         }]
     );
     assert_eq!(rig.said(), [Said::Ack(2)]);
@@ -420,6 +421,7 @@ fn a_write_with_imm_needs_a_receive_at_its_end_only() {
             imm: Some(Imm([1, 2, 3, 4])),
             invalidated: None,
             solicited: false,
+            source: None,
         }]
     );
     // Its copy takes no other.

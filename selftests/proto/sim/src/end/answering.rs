@@ -240,6 +240,9 @@ impl Answering {
                 })?;
                 done
             }
+            TaskKind::PlaceDatagram { .. } => {
+                return Err("a datagram on a connection".into());
+            }
             TaskKind::Write {
                 rkey: Key(rkey),
                 va,
