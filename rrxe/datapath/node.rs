@@ -11,7 +11,8 @@ use super::{
     qp::Qp,
     region::Mr,
     waiting::Allowance,
-    wake::Wake, //
+    wake::Wake,
+    window::Window, //
 };
 use crate::kapi::{
     net::NetDevice,
@@ -48,6 +49,9 @@ pub(crate) struct Node {
     #[pin]
     mrs: RcuTable<Mr>,
     allowance: Allowance,
+    /// Memory windows by index of their keys.
+    #[pin]
+    windows: RcuTable<Window>,
     /// Address handles by number.
     #[pin]
     handles: RcuTable<Handle>,
@@ -57,12 +61,13 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node that sends by `netdev`, without any objects. The first numbers of queue pairs and memory
-    /// regions are looked for from the given ones on. Process context, may sleep.
+    /// A node that sends by `netdev`, without any objects. The first numbers of queue pairs, memory
+    /// regions and memory windows are looked for from the given ones on. Process context, may sleep.
     pub(crate) fn new(
         netdev: ARef<NetDevice>,
         first_qpn: u32,
         first_key: u32,
+        first_window: u32,
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
@@ -72,6 +77,7 @@ impl Node {
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
                 allowance: Allowance::new(),
+                windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
                 counters,
                 rest,
@@ -98,6 +104,11 @@ impl Node {
     /// What packets that wait for their turn may take.
     pub(super) fn allowance(&self) -> &Allowance {
         &self.allowance
+    }
+
+    /// Memory windows by index of their keys.
+    pub(crate) fn windows(&self) -> &RcuTable<Window> {
+        &self.windows
     }
 
     /// Address handles by number.

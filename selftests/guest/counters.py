@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from rdma import STATUS, Fabric, RcAttr, RcQp, pair, poll_for, statuses
 from roce import NAMES, Bth, Path, reth
 
@@ -52,7 +52,7 @@ class Watch:
 
     def until(self, name, at_least=1, seconds=5):
         """Wait for a counter to move."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patient(seconds)
         while (moved := self.moved()).get(name, 0) < at_least:
             check(time.monotonic() < deadline, f"{name} of {self.device.name} has moved by {moved.get(name, 0)}: {moved}")
         return moved

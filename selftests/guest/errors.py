@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 import workload
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.wr import SGE
@@ -261,7 +261,7 @@ def peer_gone(ends, retry_cnt, timeout=13):
         first = qa.write([here.sge()], remote)
         behind = [qa.write([here.sge()], remote), qa.send([here.sge()])]
         one = ACK_TIMEOUT * 2**timeout
-        least, most = one * (retry_cnt + 1), 4 * one * (retry_cnt + 1) + 2
+        least, most = one * (retry_cnt + 1), patient(4 * one * (retry_cnt + 1) + 2)
         done = poll_for(qa.send_cq, 3, most + 1)
         took = time.monotonic() - began
         wanted = [(first, STATUS.RETRY_EXC_ERR)] + [(n, STATUS.WR_FLUSH_ERR) for n in behind]

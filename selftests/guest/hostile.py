@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 import roce
 import workload
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
 from rdma import ALL_ACCESS, SEND, STATE, STATUS, WR, Completion, Fabric, RcAttr, RcQp, Remote, pair
@@ -59,7 +59,7 @@ def in_child(attack, fabric, may_crash, seconds):
         except BaseException as why:
             ktap.comment(f"{type(why).__name__}: {why}")
         os._exit(status)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
@@ -121,7 +121,7 @@ class Attacker:
         error = self.qa.doorbell()
         check(error in ACCEPTED, f"doorbell: {os.strerror(error)}")
         done = None
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patient(seconds)
         while error == 0 and not done and time.monotonic() < deadline:
             done = [Completion.of(wc) for wc in self.qa.send_cq.poll(4)[1]]
             time.sleep(0.0005)

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 import pyverbs.libibverbs_enums as e
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from lossy import spoiled
 from pyverbs.cq import CQ
 from pyverbs.pd import PD
@@ -258,7 +258,7 @@ def not_ready(a, b):
             expect_none(qa.send_cq, 0.05)
         for served in range(1, 5):
             (number,) = scene.post()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + patient(10)
             while not (done := [c for _, qb in scene.pairs for c in map(Completion.of, qb.recv_cq.poll(1)[1])]):
                 check(time.monotonic() < deadline, f"message {served} does not come")
             check_equal((done[0].wr_id, done[0].status), (number, STATUS.SUCCESS), "completion")
@@ -290,7 +290,7 @@ def busy_neighbour(a, b):
         under_way = 0
         for qa, _ in modest:
             qa.send([scene.message(1, 8)])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patient(20)
         scene.post()
         while any(got[qb.qp.qp_num] < wanted for _, qb in modest):
             check(time.monotonic() < deadline, f"messages received: {got}")
@@ -536,7 +536,7 @@ def resize_in_traffic(a, b):
         todo = 240
         sent = posted = 0
         seen = []
-        deadline = time.monotonic() + 25
+        deadline = time.monotonic() + patient(25)
         while len(seen) < todo:
             check(time.monotonic() < deadline, f"{len(seen)} of {todo}")
             while posted < todo and posted - len(seen) < 40:

@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 import pyverbs.libibverbs_enums as e
 import workload
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from pyverbs.addr import AH, GID, AHAttr, GlobalRoute
 from pyverbs.cq import CQ, CompChannel
 from pyverbs.mr import MR
@@ -63,7 +63,7 @@ def drain_events(device):
 
 def eventually(condition, what, seconds=10):
     """Wait until it is true."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while not condition():
         check(time.monotonic() < deadline, f"not after {seconds} s: {what}")
         time.sleep(0.05)

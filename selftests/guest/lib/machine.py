@@ -21,7 +21,7 @@ import typing
 
 import ktap
 import remote
-from ktap import check
+from ktap import check, patient
 from pyverbs.addr import GID
 from pyverbs.wr import SGE
 from rdma import Device, RcQp, Region, gid_index
@@ -30,7 +30,7 @@ DEVICE = "rdma0"
 NETDEV = "cable"
 PORT = 7
 PERFTEST_TIMEOUT = 17  # 4.096 us * 2^17: half a second
-PATIENCE = 120  # seconds for the other machine to boot
+BOOT_TIME = patient(120)  # seconds for the other machine to boot
 
 copyreg.pickle(GID, lambda gid: (GID, (str(gid),)))
 
@@ -47,14 +47,14 @@ ADDRESSES = {"a": Address("10.77.0.1", "fd00::1"), "b": Address("10.77.0.2", "fd
 
 def run(*command, timeout=30):
     """Run a command, which must succeed; returns what it prints."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(timeout), check=False)
     check(done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}".strip())
     return done.stdout
 
 
 def eventually(condition, what, seconds=10):
     """Wait until it is true."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while not condition():
         check(time.monotonic() < deadline, f"not after {seconds} s: {what}")
         time.sleep(0.05)
@@ -81,7 +81,7 @@ class Program:
     def outcome(self, seconds):
         """(status, output) when it has ended; it is made to after so many seconds."""
         try:
-            output, _ = self.process.communicate(timeout=seconds)
+            output, _ = self.process.communicate(timeout=patient(seconds))
         except subprocess.TimeoutExpired:
             self.process.kill()
             output, _ = self.process.communicate()
@@ -158,7 +158,7 @@ class Machine:
         """Serve the other machine until its first connection ends."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         listener = socket.create_server(("", PORT))
-        listener.settimeout(PATIENCE)
+        listener.settimeout(BOOT_TIME)
         first, _ = listener.accept()
         remote.keep_alive(first)
         while select.select([listener, first], [], [])[0] != [first]:
@@ -176,7 +176,7 @@ class Other:
 
     def __init__(self, side):
         self.address = (ADDRESSES[side].ip4, PORT)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + BOOT_TIME
         while True:
             try:
                 self.first = socket.create_connection(self.address, 5)
