@@ -297,7 +297,7 @@ impl ReceiveSide {
             qp.node().counters().count(Counter::Receives);
         }
         if self.cq.post(wc).is_err() {
-            qp.fail();
+            qp.lose_completion();
         }
     }
 }

@@ -236,11 +236,14 @@ impl Side for SendSide {
         running.machine.on_timeout(now);
         let fetched = running.fetch(&mut self.ring, budget);
         let sent = running.transmit(qp, &self.ring, now, budget);
-        running.tell_drained(qp);
         if let Some(deadline) = running.machine.next_deadline() {
             qp.wake_send_at(deadline);
         }
-        fetched.and(sent).and(self.complete(qp, budget))
+        let progress = fetched.and(sent).and(self.complete(qp, budget));
+        if progress == Progress::Idle {
+            self.tell_drained(qp);
+        }
+        progress
     }
 }
 
@@ -270,7 +273,7 @@ impl SendSide {
                 WcStatus::Success if !completion.reported => (),
                 status => {
                     if self.cq.post(wc).is_err() {
-                        qp.fail();
+                        qp.lose_completion();
                     } else if status != WcStatus::Success {
                         running.machine.failed(qp);
                     }
@@ -278,6 +281,17 @@ impl SendSide {
             }
         }
         Progress::Busy
+    }
+
+    /// Tells that the queue has drained, and what has finished has been reported.
+    fn tell_drained(&mut self, qp: &Qp) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if running.when_drained == WhenDrained::Tell && running.machine.is_drained() {
+            running.when_drained = WhenDrained::Nothing;
+            qp.raise(QpEvent::SqDrained);
+        }
     }
 }
 
@@ -360,13 +374,6 @@ impl Running {
             }
         }
         Progress::Busy
-    }
-
-    fn tell_drained(&mut self, qp: &Qp) {
-        if self.when_drained == WhenDrained::Tell && self.machine.is_drained() {
-            self.when_drained = WhenDrained::Nothing;
-            qp.raise(QpEvent::SqDrained);
-        }
     }
 }
 

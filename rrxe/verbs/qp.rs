@@ -336,8 +336,9 @@ impl QueuePair {
                 self.qp.update_send(SendSide::enter_error);
             }
             (QpState::Init, QpState::Rtr) => {
-                self.start_receiving(attributes)?;
+                // It may arrive at once.
                 self.qp.announce_first_packet(true);
+                self.start_receiving(attributes)?;
             }
             (QpState::Rtr, QpState::Rts) => {
                 self.start_sending(attributes)?;
