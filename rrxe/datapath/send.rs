@@ -182,7 +182,7 @@ impl SendSide {
 }
 
 impl Side for SendSide {
-    fn receive(&mut self, qp: &Qp, arrival: &Arrival) {
+    fn receive(&mut self, qp: &Qp, arrival: Arrival) {
         // Nobody answers to what is unreliable.
         let Some(Running {
             machine: SendMachine::Rc(requester),
@@ -195,7 +195,7 @@ impl Side for SendSide {
         let Some(response) = arrival.headers().and_then(Response::from_headers) else {
             return;
         };
-        if !peer.is_source_of(arrival) {
+        if !peer.is_source_of(&arrival) {
             return;
         }
         if let Some(counter) = response.syndrome().and_then(Counter::of_received) {
@@ -203,7 +203,7 @@ impl Side for SendSide {
         }
         let ring = &self.ring;
         let (wqe, placed) = match requester.on_response(now(), &response, ring) {
-            Placement::None | Placement::Dropped(_) => return,
+            Placement::None | Placement::Dropped(_) => return arrival.consume(),
             Placement::Read { wqe, offset, len } => {
                 let memory = qp.memory();
                 (
@@ -219,6 +219,7 @@ impl Side for SendSide {
                 )
             }
         };
+        arrival.consume();
         if let Err(status) = placed {
             requester.fail(wqe, status);
         }

@@ -376,7 +376,7 @@ impl QueuePair {
     }
 
     fn start_receiving(&self, attributes: &Attributes) -> Result {
-        let machine = attributes.receive_machine(self.service)?;
+        let machine = attributes.receive_machine(self.service, &self.node)?;
         let peer = self.peer(attributes)?;
         self.qp.update_receive(|side| side.start(peer, machine));
         Ok(())

@@ -170,7 +170,7 @@ impl End {
         if headers.info().is_response() {
             return self.asking.on_response(now, headers, payload, own);
         }
-        let said = self.answering.on_request(headers, payload, peer)?;
+        let said = self.answering.on_request(frame, peer)?;
         if said.fatal {
             let flushed = self.die(Life::Aborted, peer)?;
             return Ok(format!("{}, receive flushed: {flushed:?}", said.line));

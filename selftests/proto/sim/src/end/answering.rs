@@ -23,7 +23,10 @@ use rrxe_proto::{
         WcStatus, //
     },
     timers::RnrTimer,
-    wire::Headers,
+    wire::{
+        Headers,
+        Packet, //
+    },
     Access,
     Key,
     Pkey, //
@@ -66,6 +69,9 @@ pub struct Answering {
     engine: Responder,
     ring: ReceiveRing,
     saved: Vec<Saved>,
+    /// Frames that came past a gap.
+    kept: Vec<Option<Frame>>,
+    unkept_per_mille: u32,
     memory: Memory,
     receives: Vec<Receive>,
     posted: usize,
@@ -100,6 +106,8 @@ impl Answering {
             engine: Responder::new(mtu(settings), Psn::truncate(settings.psn), config(settings)),
             ring: ReceiveRing::default(),
             saved: vec![Saved::EMPTY; settings.max_dest_rd_atomic.into()],
+            kept: vec![None; Responder::PLACES],
+            unkept_per_mille: plan.unkept_per_mille,
             memory,
             receives: flow.receives.clone(),
             posted: 0,
@@ -133,13 +141,27 @@ impl Answering {
         }
     }
 
-    /// Takes in a request and carries out what follows from it.
+    /// Takes in a request, and what was kept until it came.
     pub(super) fn on_request(
         &mut self,
-        headers: &Headers,
-        payload: &[u8],
+        frame: &Frame,
         peer: &mut Watch,
     ) -> Result<Said, Violation> {
+        let mut said = self.take_in(frame, peer)?;
+        while let Some(place) = self.engine.poll_kept() {
+            let frame = self.kept[place].take().ok_or("nothing is kept there")?;
+            let Said { line, fatal } = self.take_in(&frame, peer)?;
+            said.line = format!("{}; {line}", said.line);
+            said.fatal |= fatal;
+        }
+        Ok(said)
+    }
+
+    /// Takes in a request and carries out what follows from it.
+    fn take_in(&mut self, frame: &Frame, peer: &mut Watch) -> Result<Said, Violation> {
+        let packet = Packet::parse(frame.transport())
+            .map_err(|error| format!("a good packet is refused: {error:?}"))?;
+        let (headers, payload) = (packet.headers(), packet.payload());
         let action = self
             .engine
             .on_request(headers, &mut self.ring, &mut self.saved);
@@ -147,11 +169,21 @@ impl Answering {
             peer.receive_taken()?;
         }
         let mut line = format!("{action:?}");
-        if let Action::Execute(task) = action {
-            let outcome = self.execute(headers, payload, task, peer)?;
-            if let Some(error) = outcome {
-                line = format!("{error:?}, {line}");
+        match action {
+            Action::Execute(task) => {
+                let outcome = self.execute(headers, payload, task, peer)?;
+                if let Some(error) = outcome {
+                    line = format!("{error:?}, {line}");
+                }
             }
+            Action::Keep(keep) if !self.rng.chance(self.unkept_per_mille) => {
+                let place = &mut self.kept[keep.place()];
+                if place.replace(frame.clone()).is_some() {
+                    return Err("two packets are kept in one place".into());
+                }
+                self.engine.keep(keep);
+            }
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => {}
         }
         let mut fatal = false;
         while let Some(event) = self.engine.poll_event() {

@@ -199,6 +199,7 @@ fn end(rng: &mut Rng, family: Family, speed: &Speed, mtu: u32, busy: bool) -> En
         } else {
             0
         },
+        unkept_per_mille: rng.pick(&[0, 0, 0, 100, 1000]),
         budget: rng.pick(&[1, 2, 3, 8, 64]),
         lag: speed.lag,
         incidents,
