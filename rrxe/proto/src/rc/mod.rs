@@ -22,13 +22,14 @@
 //!
 //! - Credits in acknowledgements are neither given nor honoured: a sender that outruns the
 //!   receives is told by an RNR NAK.
-//! - Packets after a gap are dropped, not kept: what is lost is sent again with all that follows.
+//! - A requester sends what is lost again with all that follows.
 
 pub(crate) mod assembly;
 mod check;
 mod completer;
 mod cursor;
 mod flush;
+mod kept;
 mod local;
 pub(crate) mod news;
 pub(crate) mod plan;
@@ -49,6 +50,7 @@ pub(crate) mod tests;
 
 pub use self::{
     flush::Flush,
+    kept::Keep,
     local::{Binding, Local, LocalFailed, LocalTask},
     plan::{RequestPacket, RequestPlan},
     reply::{AtomicReply, Confirmation, ReadReply, ResponsePacket, ResponsePlan},

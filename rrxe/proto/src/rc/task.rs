@@ -7,6 +7,7 @@ use crate::{
     qpn::Qpn,
     rc::{
         flush::Flush,
+        kept::Keep,
         plan::AckRequest,
         saved::Asked, //
     },
@@ -25,6 +26,8 @@ pub enum Action {
     Repeated,
     /// Nothing at all.
     Dropped(Discard),
+    /// It came after a packet that is missing: store it, then [`keep`](super::Responder::keep) it.
+    Keep(Keep),
     /// Do this, then [`commit`](super::Responder::commit) it.
     Execute(Task),
 }
@@ -34,8 +37,8 @@ pub enum Action {
 pub enum Discard {
     /// It is no request on a connection of this kind.
     NotRequest,
-    /// It came after a packet that is missing. On a reliable connection the peer has been told of
-    /// that, or will be.
+    /// It came after a packet that is missing, and is not kept: it waits already, or there is no
+    /// place. On a reliable connection the peer has been told of the gap, or will be.
     OutOfOrder,
     /// It asks again for a response that cannot be given again.
     UnknownDuplicate,
