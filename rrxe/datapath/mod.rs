@@ -38,6 +38,7 @@ pub(crate) mod send;
 pub(crate) mod srq;
 mod station;
 mod transmit;
+mod waiting;
 mod wake;
 pub(crate) mod way;
 pub(crate) mod window;

@@ -11,6 +11,7 @@ use super::{
     handle::Handle,
     qp::Qp,
     region::Mr,
+    waiting::Allowance,
     wake::Wake,
     window::Window, //
 };
@@ -48,6 +49,7 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
+    allowance: Allowance,
     /// Memory windows by index of their keys.
     #[pin]
     windows: RcuTable<Window>,
@@ -78,6 +80,7 @@ impl Node {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
+                allowance: Allowance::new(),
                 windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
                 groups <- Groups::new(),
@@ -101,6 +104,11 @@ impl Node {
     /// Memory regions by index of their keys.
     pub(crate) fn mrs(&self) -> &RcuTable<Mr> {
         &self.mrs
+    }
+
+    /// What packets that wait for their turn may take.
+    pub(super) fn allowance(&self) -> &Allowance {
+        &self.allowance
     }
 
     /// Memory windows by index of their keys.

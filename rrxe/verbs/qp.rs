@@ -345,8 +345,9 @@ impl QueuePair {
                 self.qp.update_send(SendSide::enter_error);
             }
             (QpState::Init, QpState::Rtr) => {
-                self.start_receiving(attributes)?;
+                // It may arrive at once.
                 self.qp.announce_first_packet(true);
+                self.start_receiving(attributes)?;
             }
             (QpState::Rtr, QpState::Rts) => {
                 self.start_sending(attributes)?;
@@ -384,7 +385,7 @@ impl QueuePair {
     }
 
     fn start_receiving(&self, attributes: &Attributes) -> Result {
-        let machine = attributes.receive_machine(self.service)?;
+        let machine = attributes.receive_machine(self.service, &self.node)?;
         let peer = self.peer(attributes)?;
         self.qp.update_receive(|side| side.start(peer, machine));
         Ok(())

@@ -131,6 +131,12 @@ impl RxPacket {
         self.control().len as usize
     }
 
+    /// Memory that the packet takes, in bytes. It does not change.
+    #[inline]
+    pub(crate) fn footprint(&self) -> usize {
+        self.skb.truesize()
+    }
+
     /// The beginning of the content: 64 bytes at least, unless there is less of it, and maybe all.
     #[inline]
     pub(crate) fn headers(&self) -> &[u8] {

@@ -112,6 +112,12 @@ impl Skb {
         self.raw().len as usize
     }
 
+    /// Memory that the buffer takes, in bytes: with its overhead, and the unused rest of it.
+    #[inline]
+    pub(super) fn truesize(&self) -> usize {
+        self.raw().truesize as usize
+    }
+
     /// The bytes of the head.
     #[inline]
     pub(super) fn head(&self) -> &[u8] {
