@@ -21,6 +21,7 @@ pub(crate) mod attachment;
 pub(crate) mod counters;
 pub(crate) mod cq;
 mod flush;
+pub(crate) mod groups;
 pub(crate) mod handle;
 pub(crate) mod ingress;
 mod local;

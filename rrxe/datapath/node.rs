@@ -7,6 +7,7 @@ use super::{
         Counter,
         Counters, //
     },
+    groups::Groups,
     handle::Handle,
     qp::Qp,
     region::Mr,
@@ -55,6 +56,9 @@ pub(crate) struct Node {
     /// Address handles by number.
     #[pin]
     handles: RcuTable<Handle>,
+    /// Multicast groups.
+    #[pin]
+    groups: Groups,
     counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
@@ -79,6 +83,7 @@ impl Node {
                 allowance: Allowance::new(),
                 windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
+                groups <- Groups::new(),
                 counters,
                 rest,
             }),
@@ -114,6 +119,11 @@ impl Node {
     /// Address handles by number.
     pub(crate) fn handles(&self) -> &RcuTable<Handle> {
         &self.handles
+    }
+
+    /// Multicast groups.
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// The largest payload of a packet that the network device sends whole.

@@ -291,6 +291,15 @@ impl rdma::QueuePair<Provider> for QueuePair {
         posted
     }
 
+    fn attach(&self, mgid: [u8; 16]) -> Result {
+        let groups = self.node.groups();
+        groups.attach(self.node.netdev(), mgid.into(), &self.qp)
+    }
+
+    fn detach(&self, mgid: [u8; 16]) -> Result {
+        self.node.groups().detach(mgid.into(), &self.qp)
+    }
+
     fn destroy(self) {
         self.node.qps().remove(self.qp.qpn().get());
     }

@@ -105,6 +105,13 @@ impl RxPacket {
         Some(Self { skb })
     }
 
+    /// The same packet once more, for another receiver. `ENOMEM` when out of memory.
+    pub(crate) fn duplicate(&self) -> Result<Self> {
+        // SAFETY: A packet that has arrived is only read.
+        let skb = unsafe { self.skb.share() }?;
+        Ok(Self { skb })
+    }
+
     /// The IP header: of IPv4 with its options, of IPv6 with all extension headers.
     #[inline]
     pub(crate) fn ip_header(&self) -> &[u8] {

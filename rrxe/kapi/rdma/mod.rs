@@ -100,7 +100,8 @@ pub(crate) use self::{
     pd::ProtectionDomain,
     port::{
         CoreCaps,
-        PortLimits, //
+        PortLimits,
+        Violations, //
     },
     provider::{
         Provider,
