@@ -189,7 +189,7 @@ impl Side for ReceiveSide {
         let outcome = execute(qp, queue, &task, arrival);
         let completion = running.machine.commit(task, outcome);
         if let Some(completion) = completion {
-            self.complete(qp, &completion);
+            self.complete(qp, &completion, arrival);
         }
     }
 
@@ -260,8 +260,8 @@ impl ReceiveSide {
         qp.raise(QpEvent::LastWqeReached);
     }
 
-    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
-        let wc = work_completion(qp, &self.queue, completion);
+    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion, arrival: &Arrival) {
+        let wc = work_completion(qp, &self.queue, completion).by_vlan(arrival.packet().vlan());
         if completion.status == WcStatus::Success {
             qp.node().counters().count(Counter::Receives);
         }
@@ -374,6 +374,7 @@ fn work_completion(qp: &Qp, queue: &ReceiveQueue, completion: &ReceiveCompletion
             src_qp,
             pkey_index: 0,
             sl: 0,
+            vlan: None,
         }),
         ..Wc::new(
             queue.wr_id(),
