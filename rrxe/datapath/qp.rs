@@ -27,6 +27,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
             Relaxed,
             Release, //
         },
@@ -171,11 +172,25 @@ impl Qp {
     ///
     /// The side that calls this learns of it in its present turn or in the next one.
     pub(crate) fn fail(&self) {
-        if !self.failed.load(Relaxed) {
-            self.failed.store(true, Release);
+        self.fail_once();
+    }
+
+    /// Puts the queue pair in the error state because a completion could not be reported. If that is
+    /// what takes it there, an event tells.
+    pub(super) fn lose_completion(&self) {
+        if self.fail_once() {
+            self.raise(QpEvent::Fatal);
+        }
+    }
+
+    /// Whether the queue pair has not been in the error state before.
+    fn fail_once(&self) -> bool {
+        let first = !self.has_failed() && !self.failed.xchg(true, Full);
+        if first {
             self.send.run(self);
             self.receive.run(self);
         }
+        first
     }
 
     /// Whether a send request has failed that stops no more than the send queue.

@@ -10,7 +10,11 @@ use super::{
 use crate::{
     datapath::{
         attachment::Attachment,
-        counters::Counters,
+        counters::{
+            Counter,
+            Counters, //
+        },
+        groups,
         node::{
             port_mtu,
             Node, //
@@ -27,7 +31,8 @@ use crate::{
             DeviceCaps,
             Mad,
             PortLimits,
-            StatDesc, //
+            StatDesc,
+            Violations, //
         }, //
     },
 };
@@ -134,6 +139,8 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_mw: limits::MAX_MW,
             max_pd: limits::MAX_PD,
             max_ah: limits::MAX_AH,
+            max_mcast_grp: groups::MAX_GROUPS,
+            max_mcast_qp_attach: groups::MAX_MEMBERS,
             max_qp_rd_atom: limits::MAX_RD_ATOMIC,
             max_qp_init_rd_atom: limits::MAX_RD_ATOMIC,
             max_res_rd_atom: limits::MAX_QP.saturating_mul(limits::MAX_RD_ATOMIC),
@@ -146,6 +153,14 @@ impl rdma::ProviderDevice<Provider> for Device {
         PortLimits {
             max_mtu: PathMtu::Mtu4096.to_ib(),
             max_message: limits::MAX_MESSAGE,
+        }
+    }
+
+    fn violations(&self) -> Violations {
+        let counted = |counter| self.node.counters().get(counter as usize);
+        Violations {
+            pkey: counted(Counter::BadPkey),
+            qkey: counted(Counter::BadQkey),
         }
     }
 

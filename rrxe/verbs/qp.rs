@@ -296,6 +296,15 @@ impl rdma::QueuePair<Provider> for QueuePair {
         posted
     }
 
+    fn attach(&self, mgid: [u8; 16]) -> Result {
+        let groups = self.node.groups();
+        groups.attach(self.node.netdev(), mgid.into(), &self.qp)
+    }
+
+    fn detach(&self, mgid: [u8; 16]) -> Result {
+        self.node.groups().detach(mgid.into(), &self.qp)
+    }
+
     fn destroy(self) {
         self.node.qps().remove(self.qp.qpn().get());
     }
@@ -341,8 +350,9 @@ impl QueuePair {
                 self.qp.update_send(SendSide::enter_error);
             }
             (QpState::Init, QpState::Rtr) => {
-                self.start_receiving(attributes)?;
+                // It may arrive at once.
                 self.qp.announce_first_packet(true);
+                self.start_receiving(attributes)?;
             }
             (QpState::Rtr, QpState::Rts) => {
                 self.start_sending(attributes)?;
@@ -380,7 +390,7 @@ impl QueuePair {
     }
 
     fn start_receiving(&self, attributes: &Attributes) -> Result {
-        let machine = attributes.receive_machine(self.service)?;
+        let machine = attributes.receive_machine(self.service, &self.node)?;
         let peer = self.peer(attributes)?;
         self.qp.update_receive(|side| side.start(peer, machine));
         Ok(())

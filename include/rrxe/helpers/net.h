@@ -96,6 +96,31 @@ __rust_helper bool rust_helper_netdev_is_settled_in(const struct net_device *dev
 	return settled;
 }
 
+/* ---- multicast groups ---- */
+
+__rust_helper int rust_helper_ip_mc_join(struct net_device *dev, __be32 group)
+{
+	struct in_device *in_dev;
+
+	rtnl_lock();
+	in_dev = __in_dev_get_rtnl(dev);
+	if (in_dev)
+		ip_mc_inc_group(in_dev, group);
+	rtnl_unlock();
+	return in_dev ? 0 : -ENODEV;
+}
+
+__rust_helper void rust_helper_ip_mc_leave(struct net_device *dev, __be32 group)
+{
+	struct in_device *in_dev;
+
+	rtnl_lock();
+	in_dev = __in_dev_get_rtnl(dev);
+	if (in_dev)
+		ip_mc_dec_group(in_dev, group);
+	rtnl_unlock();
+}
+
 /* ---- socket buffers ---- */
 
 __rust_helper struct sk_buff *rust_helper_alloc_skb(unsigned int size, gfp_t flags)

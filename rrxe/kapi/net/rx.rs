@@ -112,6 +112,13 @@ impl RxPacket {
         Some(Self { skb })
     }
 
+    /// The same packet once more, for another receiver. `ENOMEM` when out of memory.
+    pub(crate) fn duplicate(&self) -> Result<Self> {
+        // SAFETY: A packet that has arrived is only read.
+        let skb = unsafe { self.skb.share() }?;
+        Ok(Self { skb })
+    }
+
     /// The IP header: of IPv4 with its options, of IPv6 with all extension headers.
     #[inline]
     pub(crate) fn ip_header(&self) -> &[u8] {
@@ -129,6 +136,12 @@ impl RxPacket {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.control().len as usize
+    }
+
+    /// Memory that the packet takes, in bytes. It does not change.
+    #[inline]
+    pub(crate) fn footprint(&self) -> usize {
+        self.skb.truesize()
     }
 
     /// The beginning of the content: 64 bytes at least, unless there is less of it, and maybe all.

@@ -102,7 +102,8 @@ pub(crate) use self::{
     pd::ProtectionDomain,
     port::{
         CoreCaps,
-        PortLimits, //
+        PortLimits,
+        Violations, //
     },
     provider::{
         Provider,

@@ -56,6 +56,22 @@ pub(crate) struct PortLimits {
     pub(crate) max_message: u32,
 }
 
+/// How often packets came in that had no right to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Violations {
+    /// Packets with a wrong partition key.
+    pub(crate) pkey: u64,
+    /// Datagrams with a wrong queue key.
+    pub(crate) qkey: u64,
+}
+
+impl Violations {
+    /// The specification's counters have 16 bits and stop there.
+    fn reported(count: u64) -> u32 {
+        u16::try_from(count).unwrap_or(u16::MAX).into()
+    }
+}
+
 impl<P: Provider> Device<P> {
     /// The netdev of the port; `None` while the device goes away.
     pub(crate) fn netdev(&self) -> Option<ARef<NetDevice>> {
@@ -115,6 +131,9 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         let limits = device.data().port_limits();
         attr.max_mtu = limits.max_mtu;
         attr.max_msg_sz = limits.max_message;
+        let violations = device.data().violations();
+        attr.bad_pkey_cntr = Violations::reported(violations.pkey);
+        attr.qkey_viol_cntr = Violations::reported(violations.qkey);
 
         // While the netdev goes away it is still asked for.
         set_down(attr);
