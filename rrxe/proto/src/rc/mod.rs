@@ -21,24 +21,28 @@
 //! - FLUSH and ATOMIC WRITE are neither sent nor executed; a peer's are refused as invalid.
 //! - Credits in acknowledgements are neither given nor honoured: a sender that outruns the
 //!   receives is told by an RNR NAK.
-//! - A requester sends what is lost again with all that follows.
 
+mod aside;
 pub(crate) mod assembly;
 mod check;
 mod completer;
 mod cursor;
+mod heard;
 mod kept;
 pub(crate) mod news;
 pub(crate) mod plan;
+mod recovery;
 mod replay;
 mod reply;
 mod request;
 mod requester;
+mod resend;
 mod responder;
 mod response;
 mod retry;
 mod saved;
 mod sender;
+mod silence;
 pub(crate) mod task;
 mod window;
 

@@ -80,7 +80,7 @@ impl Due {
 }
 
 impl Part {
-    fn after(self, count: u32) -> Self {
+    pub(super) fn after(self, count: u32) -> Self {
         Self {
             sent: self.sent.saturating_add(count),
             ..self
@@ -139,6 +139,12 @@ impl Entry {
             }
             Executed::Read { .. } => false,
         }
+    }
+
+    /// Whether `part` goes to the end of the response.
+    pub(super) fn is_ended_by(&self, part: Part, mtu: PathMtu) -> bool {
+        let end = part.start.saturating_add(mtu.packets(part.len));
+        end == self.executed.packets(mtu)
     }
 
     /// Has `part` sent.
