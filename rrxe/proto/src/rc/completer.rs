@@ -78,6 +78,7 @@ impl Requester {
     /// atomic (PROTOCOL rule 8).
     fn executed(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
         self.confirmed = self.confirmed.max_from(self.acked.psn, psn);
+        self.shown = self.shown.max_from(self.acked.psn, psn);
         let mut at = self.acked;
         while at.psn != self.confirmed {
             let request = queue.request(at.wqe);
@@ -98,11 +99,11 @@ impl Requester {
     }
 
     /// An implied NAK if a response is missing before one that has come.
-    fn past_gap(&mut self) -> Placement {
-        if self.acked.psn == self.confirmed {
+    fn past_gap(&mut self, now: Instant) -> Placement {
+        if self.acked.psn == self.shown {
             return Placement::None;
         }
-        self.response_is_missing();
+        self.response_is_missing(now);
         Placement::Dropped(DropReason::Gap)
     }
 
@@ -110,7 +111,7 @@ impl Requester {
         match aeth.syndrome() {
             Syndrome::Ack(_) => {
                 self.executed(now, psn.next(), queue);
-                self.past_gap()
+                self.past_gap(now)
             }
             Syndrome::RnrNak(timer) => self.on_rnr_nak(now, psn, timer, queue),
             // The second of these is for reliable datagrams only.
@@ -137,11 +138,11 @@ impl Requester {
                 Placement::None
             }
             None if psn == self.confirmed => {
-                let placement = self.past_gap();
-                self.request_is_missing(at);
+                let placement = self.past_gap(now);
+                self.request_is_missing(now, at);
                 placement
             }
-            _ => self.past_gap(),
+            _ => self.past_gap(now),
         }
     }
 
@@ -170,6 +171,7 @@ impl Requester {
         match self.rnr_retries.take(self.config.rnr_retry) {
             Ok(()) => {
                 self.resend(at);
+                self.ack_deadline = None;
                 self.told = Some(psn);
                 self.repeat = Repeat::NotReady;
                 self.pause = Some(Pause::Rnr(now.saturating_add(timer.duration())));
@@ -245,14 +247,13 @@ impl Requester {
     ) -> Placement {
         self.executed(now, at.psn, queue);
         let within_reach = at.psn.is_within(self.acked.psn, Heard::REACH);
-        if within_reach && self.heard.contains(at.psn) {
-            return Placement::Dropped(DropReason::Stale);
-        }
+        let is_copy = within_reach && self.heard.contains(at.psn);
         if within_reach {
             self.heard.insert(at.psn);
         }
         self.executed(now, at.psn.next(), queue);
-        match self.past_gap() {
+        match self.past_gap(now) {
+            _ if is_copy => Placement::Dropped(DropReason::Stale),
             dropped if !within_reach => dropped,
             _ => placement,
         }

@@ -36,7 +36,8 @@ impl Requester {
     /// Has all be sent again that is not acknowledged.
     pub(super) fn go_back(&mut self) {
         self.next = self.acked;
-        self.asked = self.confirmed;
+        self.shown = self.acked.psn;
+        self.asked = self.acked.psn;
         self.resend = None;
         self.unasked = 0;
         self.undo = None;
@@ -56,10 +57,13 @@ impl Requester {
 
     /// A response past the oldest one that is missing has come: that is asked for again, which is a
     /// retry. If it has been asked for already, this is old news.
-    pub(super) fn response_is_missing(&mut self) {
-        if self.phase == Phase::Running && self.is_waiting() && self.repeat == Repeat::NotAsked {
+    pub(super) fn response_is_missing(&mut self, now: Instant) {
+        let is_news = self.repeat == Repeat::NotAsked && self.asked == self.acked.psn;
+        if self.phase == Phase::Running && self.is_waiting() && is_news {
             self.repeat = Repeat::Lost;
-            self.may_retry();
+            if self.may_retry() {
+                self.arm_timeout(now);
+            }
         }
     }
 
@@ -67,7 +71,7 @@ impl Requester {
     ///
     /// If it has not been sent since that was known, this is old news: a NAK in the wake of an RNR
     /// NAK, for example, which must not use up retries.
-    pub(super) fn request_is_missing(&mut self, at: Cursor) {
+    pub(super) fn request_is_missing(&mut self, now: Instant, at: Cursor) {
         if self.phase != Phase::Running || !self.is_waiting() || self.told == Some(at.psn) {
             return;
         }
@@ -78,6 +82,7 @@ impl Requester {
         } else if self.repeat == Repeat::NotAsked {
             self.repeat = Repeat::Lost;
             if self.may_retry() {
+                self.arm_timeout(now);
                 self.resend(at);
             }
         }
@@ -88,9 +93,12 @@ impl Requester {
         self.silence.remind();
         if self.acked.psn == self.confirmed {
             self.resend = Some(Resend::one(self.acked, Cause::Silence));
+            self.told = Some(self.acked.psn);
         } else {
+            self.shown = self.confirmed;
             self.asked = self.acked.psn;
         }
+        self.repeat = Repeat::Lost;
         self.undo = None;
     }
 
@@ -115,7 +123,8 @@ impl Requester {
         if was_kept {
             self.habit.kept();
         }
-        if !at.psn.is_before(resend.horizon) {
+        // Of what has been executed no more than the response can be missing.
+        if !at.psn.is_before(resend.horizon) || at.psn != self.confirmed {
             return;
         }
         match resend.cause {
@@ -138,10 +147,15 @@ impl Requester {
         self.repeat = Repeat::Lost;
     }
 
-    /// Whether the oldest packet has been sent since it was decided to send it again.
+    /// Whether the oldest packet has been sent since the peer has said that it lacks it.
     pub(super) fn has_sent_oldest(&self) -> bool {
         match self.resend {
-            Some(resend) if resend.left != 0 && resend.at.psn == self.acked.psn => false,
+            Some(Resend {
+                at,
+                left: 1..,
+                cause: Cause::Told,
+                ..
+            }) if at.psn == self.acked.psn => false,
             _ => self.is_waiting(),
         }
     }
@@ -198,13 +212,13 @@ impl Requester {
 
     /// A READ or atomic to ask for again, of which only the responses are missing.
     fn plan_ask(&mut self, now: Instant, queue: &impl SendQueue) -> Option<RequestPlan> {
-        if self.asked == self.confirmed {
+        if self.asked == self.shown {
             return None;
         }
         let oldest = self.acked.psn;
         // Past `next` it is about to be sent again as a whole.
         let to = self
-            .confirmed
+            .shown
             .offset_from(oldest)
             .min(self.next.psn.offset_from(oldest))
             .min(Heard::REACH);
@@ -243,6 +257,9 @@ impl Requester {
         if resend.at.psn == self.sent || !resend.at.wqe.is_before(self.sendable()) {
             resend.left = 0;
             self.resend = (resend.at.psn == self.sent).then_some(resend);
+            if self.ack_deadline.is_none() {
+                self.arm(now);
+            }
             return None;
         }
         let request = queue.request(resend.at.wqe);
@@ -269,7 +286,8 @@ impl Requester {
             self.mtu,
             (at.packet, at.psn),
             count,
-            if is_end {
+            // As ever, a message ends with a request for an acknowledgement.
+            if is_end || count == rest {
                 AckRequest::Yes
             } else {
                 AckRequest::No

@@ -75,6 +75,9 @@ pub struct Requester {
     /// The responder has executed all requests before this PSN. Where it is past `acked`, responses
     /// are missing.
     pub(super) confirmed: Psn,
+    /// The same, as far as something has shown it since sending went back: what is missing before this
+    /// PSN is not on its way.
+    pub(super) shown: Psn,
     /// Which of the responses past `acked` have come.
     pub(super) heard: Heard,
     /// All responses before this PSN that are missing have been asked for again.
@@ -205,6 +208,7 @@ impl Requester {
             stale: 0,
             acked: start,
             confirmed: start.psn,
+            shown: start.psn,
             heard: Heard::new(),
             asked: start.psn,
             split: start.psn,
@@ -352,6 +356,7 @@ impl Requester {
     pub(crate) fn acknowledge_sent(&mut self) {
         self.acked = self.next;
         self.confirmed = self.next.psn;
+        self.shown = self.next.psn;
         self.asked = self.next.psn;
         self.undo = None;
         self.ack_deadline = None;
@@ -369,6 +374,7 @@ impl Requester {
         self.stale = self.tail.get().wrapping_sub(self.head.get());
         self.acked = start;
         self.confirmed = start.psn;
+        self.shown = start.psn;
         self.asked = start.psn;
         self.next = start;
         self.sent = start.psn;
@@ -381,11 +387,16 @@ impl Requester {
 
     /// Starts the wait for an answer to the oldest packet, if there is one.
     pub(super) fn arm(&mut self, now: Instant) {
+        self.arm_timeout(now);
+        self.silence.begin(now);
+    }
+
+    /// Starts the wait anew that ends with a retry.
+    pub(super) fn arm_timeout(&mut self, now: Instant) {
         self.ack_deadline = match self.config.timeout.duration() {
             Some(timeout) if self.is_waiting() => Some(now.saturating_add(timeout)),
             _ => None,
         };
-        self.silence.begin(now);
     }
 
     /// When to remind the peer of the oldest packet, if that is to be.
@@ -393,6 +404,7 @@ impl Requester {
         let may_remind = self.pause.is_none()
             && self.ack_deadline.is_some()
             && self.has_sent_oldest()
+            && self.resend.is_none_or(|resend| resend.left == 0)
             && self.config.retry != RetryLimit::Finite(0);
         self.silence
             .deadline(self.config.timeout.duration()?)
@@ -418,6 +430,7 @@ impl Requester {
         }
         let from = self.acked.psn;
         self.confirmed = self.confirmed.max_from(from, to.psn);
+        self.shown = self.shown.max_from(from, to.psn);
         self.asked = self.asked.max_from(from, to.psn);
         self.split = self.split.max_from(from, to.psn);
         self.told = self.told.filter(|psn| !psn.is_before(to.psn));

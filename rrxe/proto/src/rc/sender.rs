@@ -87,7 +87,8 @@ impl Requester {
         }
         // Without a request for an acknowledgement, which may be among what was not sent, there is
         // none to wait for.
-        self.arm(now);
+        self.arm_timeout(now);
+        self.silence.go_on(now);
         self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
     }
 

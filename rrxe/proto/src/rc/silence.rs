@@ -43,6 +43,11 @@ impl Silence {
         self.reminders = 0;
     }
 
+    /// It goes on, but what came before `now` does not count.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        self.since = now;
+    }
+
     /// It ends with progress.
     pub(super) fn end(&mut self, now: Instant) {
         let lasted = now.as_nanos().saturating_sub(self.since.as_nanos());
