@@ -58,8 +58,7 @@ impl Requester {
     /// A response past the oldest one that is missing has come: that is asked for again, which is a
     /// retry. If it has been asked for already, this is old news.
     pub(super) fn response_is_missing(&mut self, now: Instant) {
-        let is_news = self.repeat == Repeat::NotAsked && self.asked == self.acked.psn;
-        if self.phase == Phase::Running && self.is_waiting() && is_news {
+        if self.phase == Phase::Running && self.is_waiting() && self.repeat == Repeat::NotAsked {
             self.repeat = Repeat::Lost;
             if self.may_retry() {
                 self.arm_timeout(now);

@@ -47,8 +47,9 @@ pub struct Observer {
     reminders: u32,
     /// Something has said since that it is missing.
     told: bool,
-    /// That is owed a retry.
+    /// That is owed a retry, or has been counted as one.
     retry_owed: bool,
+    retry_paid: bool,
     /// The first of them may have been decided on before that.
     in_doubt: bool,
     /// A retry may have been one with a retry because of an RNR NAK.
@@ -94,6 +95,7 @@ impl Observer {
             reminders: 0,
             told: false,
             retry_owed: false,
+            retry_paid: false,
             in_doubt: false,
             hidden: false,
             since: 0,
@@ -344,6 +346,7 @@ impl Observer {
             self.reminders = 0;
             self.told = false;
             self.retry_owed = false;
+            self.retry_paid = false;
             self.in_doubt = false;
             self.hidden = false;
             self.since = now;
@@ -362,12 +365,16 @@ impl Observer {
             self.rnr_until = now + rnr_wait(code);
             self.told = true;
             self.retry_owed = false;
+            self.retry_paid = false;
         }
-        // An implied NAK, or one for the oldest packet.
-        let is_missing =
-            self.acked > self.solid || verdict == Verdict::Nak(0) && at == self.solid;
-        if is_missing && !std::mem::replace(&mut self.told, true) {
-            self.retry_owed = true;
+        let is_implied = self.acked > self.solid;
+        let is_told = verdict == Verdict::Nak(0) && at == self.solid;
+        if (is_implied || is_told) && !std::mem::replace(&mut self.told, true) {
+            // What an implied NAK asks for may have been asked for before.
+            self.retries += u32::from(is_implied);
+            self.in_doubt |= is_implied;
+            self.retry_owed = !is_implied;
+            self.retry_paid = is_implied;
             self.armed = now;
         }
         progress
@@ -388,6 +395,8 @@ impl Observer {
         let is_late = timeout.is_some_and(|timeout| now >= self.armed + timeout);
         if std::mem::take(&mut self.rnr_retry) {
             self.hidden = true;
+        } else if std::mem::take(&mut self.retry_paid) && !is_late {
+            return Ok(());
         } else if std::mem::take(&mut self.retry_owed) || is_late {
             self.retries += 1;
             self.told &= !is_late;
@@ -538,9 +547,9 @@ impl Observer {
 /// Within this time a decision to send again leads to a packet.
 const UNSENT_AT_LONGEST: Nanos = 2 * MILLISECOND;
 
-/// A packet may be sent again so many times without being a retry: three reminders in a timeout, and
-/// once because those before it turned out to have been lost too.
-const MOST_REMINDERS: u32 = 4;
+/// A packet may be sent again so many times without being a retry: three reminders in a timeout, once
+/// because those before it turned out to have been lost too, and once because only its response was.
+const MOST_REMINDERS: u32 = 5;
 
 /// The acknowledgement timeout of a code.
 fn ack_timeout(code: u8) -> Option<Nanos> {
