@@ -10,13 +10,14 @@ release := $(shell uname -r)
 kdirs := /lib/modules/$(release)/build $(RRXE_CACHE)/kernel-$(release)/build
 KDIR ?= $(patsubst %/rust/libkernel.rmeta,%,$(firstword $(wildcard $(addsuffix /rust/libkernel.rmeta,$(kdirs)))))
 config = $(KDIR)/.config
-CC := $(if $(filter default,$(origin CC)),$(shell sed -nE 's/^CONFIG_CC_VERSION_TEXT="([^ ]+) .*/\1/p' $(config) 2>/dev/null),$(CC))
+kernel_compiler = $(shell sed -nE '/clang/!s/^CONFIG_CC_VERSION_TEXT="([^ ]+) .*/CC=\1/p; s/^CONFIG_CC_IS_CLANG=y/LLVM=1/p' $(config) 2>/dev/null)
+compiler := $(if $(LLVM),LLVM=$(LLVM),$(if $(filter default,$(origin CC)),$(kernel_compiler),CC=$(CC)))
 
 # Objects stay out of the sources, in a directory for each kernel.
 MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
-kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(if $(CC),CC=$(CC))
+kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(compiler)
 
-.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test check format demo bench check-kdir
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test test-debug check format demo interop bench fuzz check-kdir
 
 all: modules
 
@@ -54,6 +55,9 @@ shell: vm-modules
 test:
 	@scripts/run-tests.sh all
 
+test-debug:
+	@KERNEL=debug scripts/run-tests.sh vm
+
 check:
 	@scripts/run-tests.sh check
 
@@ -63,8 +67,14 @@ format: setup
 demo: vm-modules
 	@scripts/vm-suite.sh demo.sh
 
+interop: vm-modules
+	@scripts/vm-suite.sh interop.py
+
 bench: vm-modules
 	@scripts/bench.sh
+
+fuzz: setup
+	@scripts/in-chroot.sh scripts/fuzz.sh $(or $(FUZZ_SECONDS),600) $(FUZZ)
 
 help:
 	@echo 'For the running kernel (or the one whose tree is KDIR):'
@@ -76,13 +86,17 @@ help:
 	@echo 'In a chroot and a VM that are set up on first use (Debian host, root, some minutes):'
 	@echo '  make test             everything: format, lints, host tests, module, VM suites'
 	@echo '  make check            the part of it that needs no VM'
+	@echo '  make test-debug       the VM suites on a kernel that looks for faults (built on first use: 1 hour)'
 	@echo '  make format           format the Rust sources'
+	@echo '  make fuzz             fuzz all targets, or those in FUZZ, for FUZZ_SECONDS each (600)'
 	@echo '  make demo             show the module at work'
+	@echo '  make interop          against rdma_rxe, in two virtual machines on a cable'
 	@echo '  make vm CMD=...       run a command in a VM that has the module'
 	@echo '  make shell            an interactive shell there'
 	@echo '  make bench            compare with rdma_rxe (ROUNDS=3, ICOUNT=1: count instructions)'
 	@echo '  make vm-modules       build rrxe.ko for the kernel of the VM'
 	@echo '  make setup            only set up'
 	@echo
-	@echo 'Variables: RRXE_CACHE, RRXE_KERNEL, RRXE_SUITE, RRXE_MIRROR (scripts/common.sh);'
-	@echo '  TMO, MEM, SMP, ICOUNT, PCAP ... (scripts/vm.sh); RRXE_SCENARIOS (simulator runs)'
+	@echo 'Variables: KERNEL=debug (another kernel in the VM), RRXE_CACHE, RRXE_KERNEL, RRXE_SUITE,'
+	@echo '  RRXE_MIRROR (scripts/common.sh); TMO, MEM, SMP, ICOUNT, PCAP ... (scripts/vm.sh);'
+	@echo '  RRXE_SCENARIOS (simulator runs)'

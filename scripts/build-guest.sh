@@ -5,9 +5,9 @@
 #
 #	build-guest.sh RELEASE DIRECTORY
 #
-# DIRECTORY gets vmlinux (the stock kernel, unpacked: it boots faster), base.cpio
-# (the root file system: guest-files.txt, guest-modules.txt) and modules/ (the
-# same modules for depmod, when one is added to them).
+# DIRECTORY gets vmlinux (the kernel, unpacked if it can start so: it boots faster),
+# base.cpio (the root file system: guest-files.txt, guest-modules.txt), modules/ (the
+# same modules for depmod, when one is added to them), and tsc-khz (see tsc-khz.c).
 
 . "$(dirname "$0")/common.sh"
 
@@ -83,13 +83,16 @@ unpack_tests() {
 	python3 -m compileall -q -s "$root" "$tests" "$root/usr/lib/python3/dist-packages/pyverbs"
 }
 
+# A kernel of our own may lack some of the modules; who needs one of them will notice.
+show_dependencies() { modprobe -S "$release" --show-depends -a "$@" || [[ -n $KERNEL ]]; }
+
 # Without their signatures: the emulated check of one takes longer than loading the
 # module, and the kernel accepts unsigned modules (ours is one).
 add_modules() {
 	local names module
 	mapfile -t names < <(listed "$here/guest-modules.txt")
 	mkdir -p "$root$moddir"
-	modprobe -S "$release" --show-depends -a "${names[@]}" | awk '$1 == "insmod" { print $2 }' | sort -u |
+	show_dependencies "${names[@]}" | awk '$1 == "insmod" { print $2 }' | sort -u |
 		while read -r module; do
 			case $module in
 			*.xz) xz -dc "$module" > "$root$moddir/$(basename "$module" .xz)" ;;
@@ -99,6 +102,14 @@ add_modules() {
 	strip --strip-debug "$root$moddir"/*.ko
 	cp "$moddir"/modules.{builtin,builtin.modinfo,order} "$root$moddir/"
 	depmod -b "$root" "$release"
+}
+
+add_kernel() {
+	if grep -q '^CONFIG_PVH=y' "$(kdir)/.config"; then
+		"$(kdir)/source/scripts/extract-vmlinux" "$moddir/vmlinuz" 2>/dev/null > "$out/vmlinux"
+	else
+		cp "$moddir/vmlinuz" "$out/vmlinux"
+	fi
 }
 
 make_root() {
@@ -123,8 +134,9 @@ unpack_tests
 add_libraries
 add_busybox
 add_modules
-"$(kernel_work)/source/scripts/extract-vmlinux" "$moddir/vmlinuz" 2>/dev/null > "$out/vmlinux"
+add_kernel
 (cd "$root" && find . -mindepth 1 | LC_ALL=C sort | cpio -o -H newc -R 0:0 --quiet) > "$out/base.cpio"
+gcc -O2 -Wall -Werror -o "$out/tsc-khz" "$here/tsc-khz.c"
 mkdir -p "$out/modules"
 mv "$root$moddir" "$out/modules/$release"
 rm -rf "$root"

@@ -14,8 +14,12 @@ RRXE_SUITE=${RRXE_SUITE:-forky}
 # that the suite offers) or one exact release ("7.2.12+deb14-amd64").
 RRXE_KERNEL=${RRXE_KERNEL:-7.2}
 
+# Empty for the kernel as the distribution ships it, or NAME for one that is built from
+# the same source and scripts/kernel-NAME.config.
+KERNEL=${KERNEL:-}
+
 CHROOT=$RRXE_CACHE/chroot-$RRXE_SUITE
-export RRXE_TREE RRXE_CACHE RRXE_SUITE RRXE_KERNEL CHROOT
+export RRXE_TREE RRXE_CACHE RRXE_SUITE RRXE_KERNEL KERNEL CHROOT
 
 say() { printf '[%s] %s\n' "${0##*/}" "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -58,14 +62,24 @@ with_lock() {
 	) 9>"$RRXE_CACHE/$name.lock"
 }
 
-# The exact release of the kernel in the chroot, and what belongs to it.
-kernel_release() { cat "$CHROOT/.rrxe-kernel"; }
+# The exact release of the kernel, and what belongs to it.
+kernel_release() {
+	local release
+	release=$(cat "$CHROOT/.rrxe-kernel")
+	[[ -z $KERNEL ]] || release=${release%%[+-]*}-$KERNEL
+	echo "$release"
+}
+kernel_config() { echo "$RRXE_TREE/scripts/kernel-$KERNEL.config"; }
+
+# What the kernel's tree is finished for: it says so in .rrxe-ready.
+kernel_state() { [[ -z $KERNEL ]] || grep CONFIG_ "$(kernel_config)" | sha256sum; }
 kernel_work() { echo "$RRXE_CACHE/kernel-$(kernel_release)"; }
 kdir() { echo "$(kernel_work)/build"; }
 
 # The guest's files: those for this chroot, kernel and way to put them together.
 guest_dir() {
 	local state
-	state=$(cat "$CHROOT/.rrxe-packages" "$RRXE_TREE"/scripts/{guest-files.txt,guest-modules.txt,build-guest.sh} | sha256sum)
+	state=$(cat "$CHROOT/.rrxe-packages" "$(kdir)/.rrxe-ready" \
+		"$RRXE_TREE"/scripts/{guest-files.txt,guest-modules.txt,build-guest.sh,tsc-khz.c} | sha256sum)
 	echo "$RRXE_CACHE/guest-$(kernel_release)-${state:0:12}"
 }

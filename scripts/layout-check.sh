@@ -6,8 +6,8 @@
 #
 # The kernel runs bindgen without layout tests, and bindgen gets some structures
 # wrong in silence.  So: generate the bindings once more with the tests, compare
-# each size with what gcc says of the same headers, and
-# let rustc compile the assertions.
+# each size with what the kernel's C compiler says of the same headers, and let rustc
+# compile the assertions.
 
 . "$(dirname "$0")/common.sh"
 
@@ -34,11 +34,11 @@ generate() {
 	cp "$objects/rdma_helpers.rs" "$work/"
 }
 
-# What gcc makes of the same headers, used or not.
+# What the C compiler makes of the same headers, used or not.
 c_sizes() {
 	local command
 	command=$(saved_command rrxe/.helpers.o.cmd)
-	command=${command/ -o rrxe\/helpers.o/ -fno-eliminate-unused-debug-types -include $RRXE_TREE/include/rrxe/bindings_helper.h -o $work/types.o}
+	command=${command/ -o rrxe\/helpers.o/ -g -fno-eliminate-unused-debug-types -include $RRXE_TREE/include/rrxe/bindings_helper.h -o $work/types.o}
 	(cd "$objects" && eval "$command")
 	pahole --sizes "$work/types.o" > "$work/sizes" 2>/dev/null
 }
@@ -48,16 +48,16 @@ compare_sizes() {
 	python3 - "$1" "$2" <<-'END'
 		import re, sys
 		text = open(sys.argv[1]).read()
-		clang = {m[1]: int(m[2]) for m in re.finditer(
+		rust = {m[1]: int(m[2]) for m in re.finditer(
 		    r'\["Size of (\w+)"\]\[::core::mem::size_of::<\w+>\(\) - (\d+)usize\]', text)}
 		offsets = len(re.findall(r'\["Offset of field', text))
-		gcc = {}
+		c = {}
 		for line in open(sys.argv[2]):
 		    name, size, _ = line.split("\t")
-		    gcc[name] = int(size)
-		both = clang.keys() & gcc.keys()
-		wrong = [(n, clang[n], gcc[n]) for n in sorted(both) if clang[n] != gcc[n]]
-		print(f"{len(clang)} sizes and {offsets} offsets asserted, {len(both)} sizes compared with gcc")
+		    c[name] = int(size)
+		both = rust.keys() & c.keys()
+		wrong = [(n, rust[n], c[n]) for n in sorted(both) if rust[n] != c[n]]
+		print(f"{len(rust)} sizes and {offsets} offsets asserted, {len(both)} sizes compared with C")
 		for name, a, b in wrong:
 		    print(f"{name}: {a} bytes in the bindings, {b} in C")
 		sys.exit(bool(wrong) or not both or not offsets)

@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Run the tests and add them up: run-tests.sh all|check
+# Run the tests and add them up: run-tests.sh all|check|vm
 #
-# "check" is what needs no VM.  Cheap steps come first, and a failure does not end the
-# run; the last line is "N passed, N failed, N skipped", and the status tells if
-# something failed.  RRXE_STEPS (a pattern) selects steps.  Logs: build/test/.
+# "check" is what needs no VM, "vm" what depends on the kernel (see KERNEL in vm.sh).
+# Cheap steps come first, and a failure does not end the run; the last line is
+# "N passed, N failed, N skipped", and the status tells if something failed.  RRXE_STEPS (a pattern) selects steps.  Logs: build/test/, or
+# build/test-$KERNEL/.
 
 . "$(dirname "$0")/common.sh"
 
 HERE=$RRXE_TREE/scripts
-LOGS=$RRXE_TREE/build/test
+LOGS=$RRXE_TREE/build/test${KERNEL:+-$KERNEL}
 cd "$RRXE_TREE"
 
 passed=0 failed=0 skipped=0
@@ -101,8 +102,13 @@ cargo_test() {
 
 build_module() { "$HERE/build-module.sh"; }
 
+# Some seconds for each target: a longer run is `make fuzz`.
+fuzz() { inside "$HERE/fuzz.sh" "${RRXE_FUZZ_SECONDS:-5}"; }
+
 # Here what the compilers warn of is an error, in Rust and in C.
 clippy_module() { "$HERE/build-module.sh" "MO=$RRXE_TREE/build/clippy" CLIPPY=1 W=e; }
+
+check_layout() { inside scripts/layout-check.sh "build/$(kernel_release)"; }
 
 no_vm_steps() {
 	local crate
@@ -112,11 +118,12 @@ no_vm_steps() {
 	step format plain inside scripts/check-format.sh
 	step module plain build_module
 	step clippy:module plain clippy_module
-	step layout plain inside scripts/layout-check.sh "build/$(kernel_release)"
+	step layout plain check_layout
 	for crate in $(crates); do
 		step "clippy:$crate" plain cargo_in "$crate" clippy --all-targets -- -D warnings
 		step "host:$crate" cargo cargo_test "$crate"
 	done
+	step fuzz plain fuzz
 }
 
 # Never with an older module than the sources make.
@@ -138,6 +145,12 @@ vm_steps() {
 	step captures:wire.py plain check_captures wire.py
 }
 
+kernel_steps() {
+	step module plain build_module
+	step layout plain check_layout
+	vm_steps
+}
+
 summary() {
 	echo "total $SECONDS s"
 	echo "$passed passed, $failed failed, $skipped skipped"
@@ -145,8 +158,11 @@ summary() {
 
 mkdir -p "$LOGS"
 if "$HERE/setup.sh"; then
-	no_vm_steps
-	[[ ${1:-all} == check ]] || vm_steps
+	case ${1:-all} in
+	all) no_vm_steps; vm_steps ;;
+	check) no_vm_steps ;;
+	vm) kernel_steps ;;
+	esac
 else
 	echo 'FAILED  setup'
 	failed=1

@@ -14,8 +14,14 @@ UNWANTED='Acquire::(IndexTargets|CompressionTypes|Changelogs|Languages|GzipIndex
 
 wanted_packages() { sed -E 's/#.*//; /^\s*$/d' "$HERE/chroot-packages.txt"; }
 
-# What the chroot must hold: compared with the stamp to see if there is work to do.
+# What the chroot must hold, and what the stamp says that it holds: the kernel, then packages.
+# One that holds more, for another branch say, will do.
 wanted_state() { echo "kernel=$RRXE_KERNEL"; wanted_packages; }
+held_packages() { [[ ! -e $STAMP ]] || tail -n +2 "$STAMP"; }
+is_complete() {
+	[[ -e $STAMP && $(head -n 1 "$STAMP") == "kernel=$RRXE_KERNEL" &&
+		-z $(wanted_packages | grep -vxFf <(held_packages)) ]]
+}
 
 # shellcheck disable=SC2016 # apt expands it
 apt_archives() { apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' | awk '!seen[$0]++'; }
@@ -131,7 +137,7 @@ configure_cargo() {
 }
 
 complete() {
-	[[ -e $STAMP && $(wanted_state) == "$(cat "$STAMP")" ]] && return
+	is_complete && return
 	need_root
 	bootstrap
 	say "completing the packages"
@@ -143,7 +149,7 @@ complete() {
 	install_kernel
 	configure_cargo
 	rm -f "$CHROOT"/var/cache/apt/archives/*.deb
-	wanted_state > "$STAMP.new"
+	{ wanted_state; held_packages; } | awk '!seen[$0]++' > "$STAMP.new"
 	mv "$STAMP.new" "$STAMP"
 	say "chroot ready: $CHROOT"
 }

@@ -1,20 +1,28 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Everything that is needed once: the chroot, the kernel tree, the guest's
-# root file system.  Idempotent, quick and silent when there is nothing to do,
-# and may be interrupted at any time: what is complete is kept.
+# Everything that is needed once: the chroot, the kernel tree, a kernel of our own
+# if KERNEL names one, the guest's root file system.  Idempotent, quick and silent
+# when there is nothing to do, and may be interrupted at any time: what is complete
+# is kept.
 
 . "$(dirname "$0")/common.sh"
 
 HERE=$RRXE_TREE/scripts
 
-setup_kdir() {
+kernel_ready() {
+	local stamp
+	stamp=$(kdir)/.rrxe-ready
+	[[ -e $stamp && $(cat "$stamp") == "$(kernel_state)" && -e $CHROOT/usr/lib/modules/$(kernel_release)/vmlinuz ]]
+}
+
+# usage: setup_kernel SCRIPT
+setup_kernel() {
 	local work
+	kernel_ready && return
 	work=$(kernel_work)
-	[[ -e $work/build/.rrxe-ready ]] && return
 	mkdir -p "$work"
-	"$HERE/in-chroot.sh" "$HERE/prepare-kdir.sh" "$(kernel_release)" "$work"
+	"$HERE/in-chroot.sh" "$HERE/$1" "$(kernel_release)" "$work"
 }
 
 setup_guest() {
@@ -30,6 +38,8 @@ setup_guest() {
 	find "$RRXE_CACHE" -maxdepth 1 -name 'guest-*' -type d -mmin +4320 -exec rm -rf {} +
 }
 
+[[ -z $KERNEL || -e $(kernel_config) ]] || die "no kernel $KERNEL: there is no $(kernel_config)"
 "$HERE/setup-chroot.sh"
-with_lock kdir setup_kdir
+KERNEL='' with_lock kdir setup_kernel prepare-kdir.sh
+[[ -z $KERNEL ]] || with_lock "kernel-$KERNEL" setup_kernel build-kernel.sh
 with_lock guest setup_guest

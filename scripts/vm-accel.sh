@@ -7,6 +7,8 @@
 
 . "$(dirname "$0")/common.sh"
 
+# The stock kernel is quick to boot.
+KERNEL=
 answer=$RRXE_CACHE/accel-$(kernel_release)
 
 try_kvm() {

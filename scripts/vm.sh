@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Boot the stock kernel with the module and run a command: vm.sh COMMAND
+# Boot the kernel with the module and run a command: vm.sh COMMAND
 # or an interactive shell: vm.sh --shell
 #
 # COMMAND is a line for bash, run in /rrxe/guest (selftests/guest of the tree).
@@ -15,7 +15,9 @@
 # kmsg (the kernel's log as it was written), output.log and all that the command
 # left in the guest's /out.
 #
+#	KERNEL		 the kernel: empty for the stock one, or the NAME of scripts/kernel-NAME.config
 #	MEM SMP TMO CPU	 memory in MiB, processors, time limit, CPU model
+#	PATIENCE	 what all time limits are multiplied with, in the guest too
 #	ICOUNT=1	 count instructions instead of time: repeatable, one CPU
 #	ACCEL=tcg|kvm	 default: KVM if it works here
 #	MODULE		 the module to install in the guest (default: the built one)
@@ -25,6 +27,12 @@
 #	VM_FILES	 more files or directories to put in the guest's /rrxe
 #	VM_ENV		 names of variables to pass on
 #	APPEND		 more kernel parameters
+#	QEMU_ARGS	 more arguments of QEMU
+#	CHECKS		 kernel parameters that tell a debugging kernel what to check
+#
+# What a kernel of our own wants stands in the head of its configuration, as in
+#
+#	# vm: MEM=3072
 
 . "$(dirname "$0")/common.sh"
 
@@ -39,10 +47,18 @@ fi
 need_root
 "$HERE/setup.sh"
 
+kernel_settings() { [[ -z $KERNEL ]] || sed -nE 's/^# vm: //p' "$(kernel_config)"; }
+
+while read -r setting; do
+	[[ -v ${setting%%=*} ]] || declare "$setting"
+done < <(kernel_settings)
+
 release=$(kernel_release)
 guest=$(guest_dir)
 MODULE=${MODULE:-$RRXE_TREE/build/$(kernel_release)/rrxe.ko}
-TMO=${TMO:-300}
+PATIENCE=${PATIENCE:-1}
+TMO=$((${TMO:-300} * PATIENCE))
+BOOT_TMO=$((${BOOT_TMO:-120} * PATIENCE))
 MEM=${MEM:-2048}
 SMP=${SMP:-2}
 ACCEL=${ACCEL:-$("$HERE/vm-accel.sh")}
@@ -77,7 +93,7 @@ stage_command() {
 		quoted PCAP "${PCAP:-}"
 		echo export DMESG_IGNORE
 		quoted DMESG_IGNORE "${DMESG_IGNORE:-}"
-		for name in ${VM_ENV:-}; do
+		for name in PATIENCE ${VM_ENV:-}; do
 			[[ -v $name ]] && echo "export $name" && quoted "$name" "${!name}"
 		done
 	} > "$stage/rrxe/environment"
@@ -86,11 +102,17 @@ stage_command() {
 	rm -rf "$stage" "$result/overlay.cpio"
 }
 
+# On a busy machine the kernel's own calibration may fail by a factor.
+tsc_rate() {
+	[[ $ACCEL == tcg && -z ${ICOUNT:-} ]] || return 0
+	echo "tsc_early_khz=$("$HERE/in-chroot.sh" "$guest/tsc-khz")"
+}
+
 boot() {
 	local qemu append saved
 	append="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr"
 	# An emulated processor may get no time for long: that is no stall of the kernel.
-	append+=" rcupdate.rcu_cpu_stall_timeout=90 watchdog_thresh=45 ${APPEND:-}"
+	append+=" rcupdate.rcu_cpu_stall_timeout=90 watchdog_thresh=45 $(tsc_rate) ${CHECKS:-} ${APPEND:-}"
 	qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 		-machine q35 -cpu "$CPU" -m "$MEM"
 		-kernel "$guest/vmlinux" -initrd "$result/initrd" -append "$append"
@@ -98,6 +120,8 @@ boot() {
 		-chardev "stdio,id=command,signal=off" -serial chardev:command
 		-virtfs "local,path=$result/out,mount_tag=out,security_model=none,multidevs=remap"
 		-device "isa-debug-exit,iobase=0xf4,iosize=4")
+	# shellcheck disable=SC2206
+	qemu+=(${QEMU_ARGS:-})
 	if [[ -n ${ICOUNT:-} ]]; then
 		qemu+=(-accel "tcg,thread=single" -icount "shift=0,sleep=off" -smp 1 -rtc clock=vm -seed 1)
 	else
@@ -112,7 +136,7 @@ boot() {
 		"$HERE/in-chroot.sh" "${qemu[@]}" || true
 		stty "$saved"
 	else
-		timeout -k 5 $((TMO + ${BOOT_TMO:-120})) "$HERE/in-chroot.sh" "${qemu[@]}" < /dev/null | tee "$result/output.log"
+		timeout -k 5 $((TMO + BOOT_TMO)) "$HERE/in-chroot.sh" "${qemu[@]}" < /dev/null | tee "$result/output.log"
 	fi
 }
 

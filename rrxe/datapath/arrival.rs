@@ -5,7 +5,10 @@
 use crate::kapi::{
     crc::crc32_le,
     mem::ChunkMut,
-    net::RxPacket, //
+    net::{
+        headers::IPV4_LEN,
+        RxPacket, //
+    },
 };
 use kernel::prelude::*;
 use rrxe_proto::{
@@ -13,6 +16,7 @@ use rrxe_proto::{
         self,
         MaskedHeaders, //
     },
+    ud::GRH_LEN,
     wire::{
         Bth,
         Headers,
@@ -77,6 +81,22 @@ impl Arrival {
         self.packet.consume();
     }
 
+    /// The IP header as a receiver of datagrams finds it in front of the message: one of IPv4, without
+    /// options, at the end.
+    pub(super) fn grh(&self) -> [u8; GRH_LEN as usize] {
+        let mut grh = [0; GRH_LEN as usize];
+        let ip = self.packet.ip_header();
+        let at = if is_ipv4(ip) {
+            grh.len().saturating_sub(IPV4_LEN)
+        } else {
+            0
+        };
+        for (to, from) in grh.iter_mut().skip(at).zip(ip) {
+            *to = *from;
+        }
+        grh
+    }
+
     /// The first `len` bytes of the payload.
     pub(super) fn payload(&self, len: u32) -> Payload<'_> {
         Payload {
@@ -99,10 +119,11 @@ impl Arrival {
         let ip = self.packet.ip_header();
         let udp = self.packet.udp_header()?;
         let bth = self.packet.headers().first_chunk()?;
-        let masked = match ip.first()? >> 4 {
-            4 => MaskedHeaders::ipv4(ip, udp, bth)?,
+        let masked = if is_ipv4(ip) {
+            MaskedHeaders::ipv4(ip, udp, bth)?
+        } else {
             // ICRC does not know extension headers.
-            _ => MaskedHeaders::ipv6(ip.try_into().ok()?, udp, bth)?,
+            MaskedHeaders::ipv6(ip.try_into().ok()?, udp, bth)?
         };
         let rest = self
             .packet
@@ -115,6 +136,11 @@ impl Arrival {
             .ok()?;
         Some(icrc::finish(crc))
     }
+}
+
+/// Whether an IP header is one of version 4.
+fn is_ipv4(ip: &[u8]) -> bool {
+    ip.first().is_some_and(|first| first >> 4 == 4)
 }
 
 /// Bytes of a packet that are to be placed.

@@ -4,11 +4,12 @@
 //!
 //! # Locking
 //!
-//! The queue's lock is a leaf, taken in process and softirq context. The consumer is notified when
-//! it has been released, and after the completion has become visible.
+//! The queue's lock is a leaf, taken in any context, as consumers inside the kernel may poll. The
+//! consumer is notified when it has been released, and after the completion has become visible.
 
 use crate::{
     kapi::{
+        error::eopnotsupp,
         rdma::{
             CqEvent,
             CqEvents,
@@ -16,11 +17,13 @@ use crate::{
             Moment, //
         },
         sync::{
-            new_spinlock_bh,
-            SpinLockBh, //
+            new_spinlock_irq,
+            SpinLockIrq, //
         },
     },
     ring::{
+        self,
+        CompletionList,
         CompletionRing,
         Wc, //
     },
@@ -41,17 +44,25 @@ pub(crate) struct Cq(Arc<Queue>);
 #[pin_data]
 struct Queue {
     #[pin]
-    state: SpinLockBh<State>,
+    state: SpinLockIrq<State>,
     notify: CqNotify,
     events: CqEvents,
 }
 
 struct State {
-    ring: CompletionRing,
+    completions: Completions,
     /// What the consumer has asked to be notified of, once.
     armed: Option<Moment>,
     /// A completion was lost for want of room. There will be no more.
     dead: bool,
+}
+
+/// Completions that have not been polled.
+pub(crate) enum Completions {
+    /// By a user process, which polls by itself.
+    User(CompletionRing),
+    /// By a consumer inside the kernel.
+    Kernel(CompletionList),
 }
 
 /// The completion queue is dead: its consumer did not poll it in time. Completions are lost, and
@@ -75,14 +86,18 @@ struct Appended {
 
 impl Cq {
     /// A queue without completions. May sleep. `ENOMEM` when out of memory.
-    pub(crate) fn new(ring: CompletionRing, notify: CqNotify, events: CqEvents) -> Result<Self> {
+    pub(crate) fn new(
+        completions: Completions,
+        notify: CqNotify,
+        events: CqEvents,
+    ) -> Result<Self> {
         let state = State {
-            ring,
+            completions,
             armed: None,
             dead: false,
         };
         let queue = pin_init!(Queue {
-            state <- new_spinlock_bh!(state, "rrxe::Cq"),
+            state <- new_spinlock_irq!(state, "rrxe::Cq"),
             notify,
             events,
         });
@@ -91,19 +106,31 @@ impl Cq {
 
     /// How many completions fit.
     pub(crate) fn capacity(&self) -> u32 {
-        self.0.state.lock().ring.capacity()
+        self.0.state.lock().completions.capacity()
     }
 
     /// Asks to be notified at `moment`, once. Returns whether there are completions already.
     ///
-    /// Process or softirq context; never sleeps.
+    /// Any context.
     pub(crate) fn arm(&self, moment: Moment) -> bool {
         let mut state = self.0.state.lock();
         // Who waits for any completion also waits for a solicited one.
         if state.armed != Some(Moment::Next) {
             state.armed = Some(moment);
         }
-        state.ring.pending() != 0
+        state.completions.pending() != 0
+    }
+
+    /// Takes the oldest completion off the queue of a consumer inside the kernel. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for the queue of a user process.
+    pub(crate) fn poll(&self) -> Result<Option<Wc>> {
+        match &mut self.0.state.lock().completions {
+            Completions::User(_) => Err(eopnotsupp()),
+            Completions::Kernel(list) => Ok(list.pop()),
+        }
     }
 
     /// Goes on with `ring`, which gets all that user space has not polled yet. May sleep; one call
@@ -111,16 +138,18 @@ impl Cq {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if `ring` is too small; nothing has changed then.
+    /// `EINVAL` if `ring` is too small; nothing has changed then. `EOPNOTSUPP` for the queue of a
+    /// consumer inside the kernel.
     pub(crate) fn replace_ring(&self, mut ring: CompletionRing) -> Result {
         // Most of what is pending is copied without the lock.
-        let old = self.0.state.lock().ring.snapshot();
+        let old = self.0.state.lock().user_ring()?.snapshot();
         let copied = ring.append_from(&old, old.first_pending());
         let copied = copied.map_err(|_| EINVAL)?;
 
         let mut state = self.0.state.lock();
-        ring.append_from(&state.ring, copied).map_err(|_| EINVAL)?;
-        mem::swap(&mut state.ring, &mut ring);
+        let current = state.user_ring()?;
+        ring.append_from(current, copied).map_err(|_| EINVAL)?;
+        mem::swap(current, &mut ring);
         drop(state);
         // The old ring goes away here, without the lock: freeing it may sleep.
         drop(ring);
@@ -185,7 +214,7 @@ impl State {
             result: Ok(()),
         };
         for wc in wcs {
-            if self.dead || self.ring.push(wc).is_err() {
+            if self.dead || self.completions.push(wc).is_err() {
                 appended.died = !mem::replace(&mut self.dead, true);
                 appended.result = Err(Overrun);
                 break;
@@ -203,6 +232,38 @@ impl State {
     }
 
     fn room(&self) -> u32 {
-        self.ring.capacity().saturating_sub(self.ring.pending())
+        let (capacity, pending) = (self.completions.capacity(), self.completions.pending());
+        capacity.saturating_sub(pending)
+    }
+
+    fn user_ring(&mut self) -> Result<&mut CompletionRing> {
+        match &mut self.completions {
+            Completions::User(ring) => Ok(ring),
+            Completions::Kernel(_) => Err(eopnotsupp()),
+        }
+    }
+}
+
+/// Does the same to either kind of completions.
+macro_rules! either {
+    ($completions:expr, $it:ident => $action:expr) => {
+        match $completions {
+            Completions::User($it) => $action,
+            Completions::Kernel($it) => $action,
+        }
+    };
+}
+
+impl Completions {
+    fn capacity(&self) -> u32 {
+        either!(self, it => it.capacity())
+    }
+
+    fn pending(&self) -> u32 {
+        either!(self, it => it.pending())
+    }
+
+    fn push(&mut self, wc: &Wc) -> Result<(), ring::Full> {
+        either!(self, it => it.push(wc))
     }
 }

@@ -4,8 +4,9 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     node::Node,
-    peer::ROCE_PORT, //
+    way::ROCE_PORT, //
 };
 use crate::kapi::{
     net::{
@@ -66,25 +67,35 @@ impl Receiver for Ingress {
             .nodes
             .get(packet.ifindex(), &guard)
             .or_else(|| self.nodes.get(packet.lower_ifindex(), &guard));
-        if let (Some(node), Some(arrival)) = (node, Arrival::parse(packet)) {
-            dispatch(&node, arrival, &guard);
+        let Some(node) = node else {
+            return;
+        };
+        match Arrival::parse(packet) {
+            Some(arrival) => dispatch(&node, arrival, &guard),
+            None => node.counters().count(Counter::Malformed),
         }
     }
 }
 
 /// Hands a packet to the side of the queue pair that it is for.
 fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
+    let counters = node.counters();
     let bth = arrival.bth();
     let Some(qp) = node.qps().get(bth.dest_qp().get(), guard) else {
-        return;
+        return counters.count(Counter::NoQueuePair);
     };
-    if !bth.pkey().matches(Pkey::DEFAULT) || !arrival.is_intact() {
-        return;
+    if !bth.pkey().matches(Pkey::DEFAULT) {
+        return counters.count(Counter::BadPkey);
     }
+    if !arrival.is_intact() {
+        return counters.count(Counter::BadIcrc);
+    }
+    counters.count(Counter::ReceivedPackets);
+    counters.add(Counter::ReceivedBytes, arrival.packet().len() as u64);
     match arrival.headers().map(|headers| headers.kind()) {
-        Some(Kind::RcRequest(_) | Kind::Uc(_)) => qp.deliver_request(arrival),
+        Some(Kind::RcRequest(_) | Kind::Uc(_) | Kind::Ud(..)) => qp.deliver_request(arrival),
         Some(Kind::RcResponse(_)) => qp.deliver_response(arrival),
         None if bth.opcode().transport() == Some(Transport::Rc) => qp.deliver_request(arrival),
-        None | Some(Kind::Ud(..) | Kind::Cnp) => (),
+        None | Some(Kind::Cnp) => (),
     }
 }

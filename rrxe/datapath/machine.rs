@@ -2,8 +2,8 @@
 
 //! The machines of the protocol that the sides of a queue pair run, by its service.
 //!
-//! What the services have in common is a function of both; what is of one only does nothing for the
-//! other.
+//! What the services have in common is a function of all; what is of one only does nothing for the
+//! others.
 
 use super::{
     arrival::Arrival,
@@ -26,6 +26,8 @@ use rrxe_proto::{
         Event,
         ExecError,
         Keep,
+        LocalFailed,
+        LocalTask,
         ReceiveCompletion,
         ReceiveConfig,
         ReceiveSource,
@@ -40,18 +42,22 @@ use rrxe_proto::{
     },
     status::WcStatus,
     time::Instant,
-    uc::{
-        Receiver,
-        Sender, //
-    }, //
+    uc,
+    ud::{
+        self,
+        DatagramQueue, //
+    },
+    PathMtu,
+    Qkey, //
 };
 
-/// Does the same to a machine of either service.
-macro_rules! either {
+/// Does the same to a machine of each service.
+macro_rules! of_each {
     ($machine:expr, $it:ident => $action:expr) => {
         match $machine {
             Self::Rc($it) => $action,
             Self::Uc($it) => $action,
+            Self::Ud($it) => $action,
         }
     };
 }
@@ -61,7 +67,9 @@ pub(crate) enum SendMachine {
     /// Of a reliable connection.
     Rc(Requester),
     /// Of an unreliable connection.
-    Uc(Sender),
+    Uc(uc::Sender),
+    /// Of datagrams.
+    Ud(ud::Sender),
 }
 
 impl SendMachine {
@@ -69,7 +77,14 @@ impl SendMachine {
     pub(super) fn configure(&mut self, config: SendConfig) {
         match self {
             Self::Rc(requester) => requester.set_config(config),
-            Self::Uc(_) => (),
+            Self::Uc(_) | Self::Ud(_) => (),
+        }
+    }
+
+    /// Changes the queue key.
+    pub(super) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Self::Ud(sender) = self {
+            sender.set_qkey(qkey);
         }
     }
 
@@ -77,7 +92,7 @@ impl SendMachine {
     pub(super) fn failed(&self, qp: &Qp) {
         match self {
             Self::Rc(_) => qp.fail(),
-            Self::Uc(_) => qp.stall(),
+            Self::Uc(_) | Self::Ud(_) => qp.stall(),
         }
     }
 
@@ -87,76 +102,107 @@ impl SendMachine {
             // Its failure is for ever.
             Self::Rc(_) => (),
             Self::Uc(sender) => sender.restart(),
+            Self::Ud(sender) => sender.restart(),
         }
     }
 
     /// Takes over the request that was fetched last.
     pub(super) fn post(&mut self) {
-        either!(self, it => it.post())
+        of_each!(self, it => it.post())
     }
 
-    /// The next packets to send.
+    /// The local operation that is next.
+    pub(super) fn poll_local(&mut self, queue: &impl SendQueue) -> Option<LocalTask> {
+        match self {
+            Self::Rc(requester) => requester.poll_local(queue),
+            Self::Uc(sender) => sender.poll_local(queue),
+            Self::Ud(_) => None,
+        }
+    }
+
+    /// Takes note of how a local operation went.
+    pub(super) fn commit_local(
+        &mut self,
+        task: LocalTask,
+        outcome: Result<(), LocalFailed>,
+        queue: &impl SendQueue,
+    ) {
+        match self {
+            Self::Rc(requester) => requester.commit_local(task, outcome, queue),
+            Self::Uc(sender) => sender.commit_local(task, outcome, queue),
+            Self::Ud(_) => (),
+        }
+    }
+
+    /// The next packets to send: of datagrams one, that the port must have room for.
     pub(super) fn poll_transmit(
         &mut self,
         now: Instant,
         max_packets: u32,
-        queue: &impl SendQueue,
+        port: PathMtu,
+        queue: &impl DatagramQueue,
     ) -> Option<RequestPlan> {
-        either!(self, it => it.poll_transmit(now, max_packets, queue))
+        match self {
+            Self::Rc(requester) => requester.poll_transmit(now, max_packets, queue),
+            Self::Uc(sender) => sender.poll_transmit(now, max_packets, queue),
+            Self::Ud(sender) => sender.poll_transmit(now, port, queue),
+        }
     }
 
     /// Takes back what of the last plan was not sent.
     pub(super) fn unsent(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
-        either!(self, it => it.unsent(now, psn, queue))
+        of_each!(self, it => it.unsent(now, psn, queue))
     }
 
     /// Has a request complete with an error.
     pub(super) fn fail(&mut self, wqe: WqeSeq, status: WcStatus) {
-        either!(self, it => it.fail(wqe, status))
+        of_each!(self, it => it.fail(wqe, status))
     }
 
     /// The next request that is done.
     pub(super) fn poll_completion(&mut self, queue: &impl SendQueue) -> Option<Completion> {
-        either!(self, it => it.poll_completion(queue))
+        of_each!(self, it => it.poll_completion(queue))
     }
 
     /// When to call [`on_timeout`](Self::on_timeout).
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        either!(self, it => it.next_deadline())
+        of_each!(self, it => it.next_deadline())
     }
 
     /// Does what is due.
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        either!(self, it => it.on_timeout(now))
+        of_each!(self, it => it.on_timeout(now))
     }
 
     /// Lets nothing begin.
     pub(super) fn drain(&mut self) {
-        either!(self, it => it.drain())
+        of_each!(self, it => it.drain())
     }
 
     /// Ends what [`drain`](Self::drain) began.
     pub(super) fn resume(&mut self) {
-        either!(self, it => it.resume())
+        of_each!(self, it => it.resume())
     }
 
     /// Whether nothing is left that has begun.
     pub(super) fn is_drained(&self) -> bool {
-        either!(self, it => it.is_drained())
+        of_each!(self, it => it.is_drained())
     }
 
     /// Flushes everything.
     pub(super) fn enter_error(&mut self) {
-        either!(self, it => it.enter_error())
+        of_each!(self, it => it.enter_error())
     }
 }
 
 /// What decides about receiving.
 pub(crate) enum ReceiveMachine {
     /// Of a reliable connection.
-    Rc(Answering),
+    Rc(KBox<Answering>),
     /// Of an unreliable connection.
-    Uc(Receiver),
+    Uc(uc::Receiver),
+    /// Of datagrams.
+    Ud(ud::Receiver),
 }
 
 /// A responder with the storage that it needs.
@@ -169,12 +215,47 @@ pub(crate) struct Answering {
 impl Answering {
     /// The two, with room in `saved` for as many READs and atomics as the peer may have under way,
     /// on `node`. May sleep.
-    pub(crate) fn new(responder: Responder, saved: KVec<Saved>, node: Arc<Node>) -> Result<Self> {
-        Ok(Self {
+    pub(crate) fn new(
+        responder: Responder,
+        saved: KVec<Saved>,
+        node: Arc<Node>,
+    ) -> Result<KBox<Self>> {
+        let answering = Self {
             responder,
             saved,
             waiting: Waiting::new(node, Responder::PLACES)?,
-        })
+        };
+        Ok(KBox::new(answering, GFP_KERNEL)?)
+    }
+
+    fn on_arrival(&mut self, arrival: &Arrival, source: &mut impl ReceiveSource) -> Action {
+        match arrival.headers() {
+            Some(headers) => self.responder.on_request(headers, source, &mut self.saved),
+            None => self.responder.on_unknown_opcode(arrival.bth()),
+        }
+    }
+
+    fn keep(&mut self, keep: Keep, packet: RxPacket) {
+        if self.waiting.store(keep.place(), packet).is_ok() {
+            self.responder.keep(keep);
+        }
+    }
+
+    fn poll_kept(&mut self) -> Option<RxPacket> {
+        self.waiting.take(self.responder.poll_kept()?)
+    }
+
+    fn commit(
+        &mut self,
+        task: Task,
+        outcome: Result<Done, ExecError>,
+    ) -> Option<ReceiveCompletion> {
+        self.responder.commit(task, outcome, &mut self.saved)
+    }
+
+    fn enter_error(&mut self) {
+        self.responder.enter_error();
+        self.waiting.clear();
     }
 }
 
@@ -184,6 +265,14 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.responder.set_config(config),
             Self::Uc(receiver) => receiver.set_access(config.access),
+            Self::Ud(_) => (),
+        }
+    }
+
+    /// Changes the queue key.
+    pub(super) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Self::Ud(receiver) = self {
+            receiver.set_qkey(qkey);
         }
     }
 
@@ -205,38 +294,27 @@ impl ReceiveMachine {
         source: &mut impl ReceiveSource,
     ) -> Action {
         match (self, arrival.headers()) {
-            (
-                Self::Rc(Answering {
-                    responder, saved, ..
-                }),
-                Some(headers),
-            ) => responder.on_request(headers, source, saved),
-            (Self::Rc(answering), None) => answering.responder.on_unknown_opcode(arrival.bth()),
+            (Self::Rc(answering), _) => answering.on_arrival(arrival, source),
             (Self::Uc(receiver), Some(headers)) => receiver.on_request(headers, source),
-            (Self::Uc(_), None) => Action::Dropped(Discard::NotRequest),
+            (Self::Ud(receiver), Some(headers)) => receiver.on_request(headers, source),
+            (Self::Uc(_) | Self::Ud(_), None) => Action::Dropped(Discard::NotRequest),
         }
     }
 
     /// Stores a packet until its turn comes. One for which there is no room is lost.
     pub(super) fn keep(&mut self, keep: Keep, packet: RxPacket) {
-        let Self::Rc(Answering {
-            responder, waiting, ..
-        }) = self
-        else {
-            return;
-        };
-        if waiting.store(keep.place(), packet).is_ok() {
-            responder.keep(keep);
+        match self {
+            Self::Rc(answering) => answering.keep(keep, packet),
+            // Nothing is kept there.
+            Self::Uc(_) | Self::Ud(_) => (),
         }
     }
 
     /// The next packet that was kept and whose turn has come.
     pub(super) fn poll_kept(&mut self) -> Option<RxPacket> {
         match self {
-            Self::Rc(Answering {
-                responder, waiting, ..
-            }) => waiting.take(responder.poll_kept()?),
-            Self::Uc(_) => None,
+            Self::Rc(answering) => answering.poll_kept(),
+            Self::Uc(_) | Self::Ud(_) => None,
         }
     }
 
@@ -247,10 +325,9 @@ impl ReceiveMachine {
         outcome: Result<Done, ExecError>,
     ) -> Option<ReceiveCompletion> {
         match self {
-            Self::Rc(Answering {
-                responder, saved, ..
-            }) => responder.commit(task, outcome, saved),
+            Self::Rc(answering) => answering.commit(task, outcome),
             Self::Uc(receiver) => receiver.commit(task, outcome),
+            Self::Ud(receiver) => receiver.commit(task, outcome),
         }
     }
 
@@ -259,17 +336,16 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.responder.poll_event(),
             Self::Uc(receiver) => receiver.poll_event(),
+            Self::Ud(receiver) => receiver.poll_event(),
         }
     }
 
     /// Drops all requests.
     pub(super) fn enter_error(&mut self) {
         match self {
-            Self::Rc(answering) => {
-                answering.responder.enter_error();
-                answering.waiting.clear();
-            }
+            Self::Rc(answering) => answering.enter_error(),
             Self::Uc(receiver) => receiver.enter_error(),
+            Self::Ud(receiver) => receiver.enter_error(),
         }
     }
 
@@ -278,6 +354,7 @@ impl ReceiveMachine {
         match self {
             Self::Rc(answering) => answering.responder.poll_flush(),
             Self::Uc(receiver) => receiver.poll_flush(),
+            Self::Ud(receiver) => receiver.poll_flush(),
         }
     }
 }

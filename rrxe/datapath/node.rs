@@ -3,10 +3,16 @@
 //! What the packet path needs of a device.
 
 use super::{
+    counters::{
+        Counter,
+        Counters, //
+    },
+    handle::Handle,
     qp::Qp,
     region::Mr,
-    waiting::Allowance, //
+    waiting::Allowance,
     wake::Wake,
+    window::Window, //
 };
 use crate::kapi::{
     net::NetDevice,
@@ -23,6 +29,11 @@ use kernel::{
         Arc, //
     },
 };
+use rrxe_proto::PathMtu;
+
+/// Bytes of headers and trailer around the payload of the packet that has most of them: a
+/// WRITE with immediate data over IPv6.
+const OVERHEAD: u32 = 40 + 8 + 12 + 16 + 4 + 4;
 
 /// A device as the packet path sees it.
 ///
@@ -38,18 +49,27 @@ pub(crate) struct Node {
     #[pin]
     mrs: RcuTable<Mr>,
     allowance: Allowance,
+    /// Memory windows by index of their keys.
+    #[pin]
+    windows: RcuTable<Window>,
+    /// Address handles by number.
+    #[pin]
+    handles: RcuTable<Handle>,
+    counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
 }
 
 impl Node {
-    /// A node that sends by `netdev`, without queue pairs and memory. The first numbers of the two
-    /// are looked for from the given ones on. Process context, may sleep.
+    /// A node that sends by `netdev`, without any objects. The first numbers of queue pairs, memory
+    /// regions and memory windows are looked for from the given ones on. Process context, may sleep.
     pub(crate) fn new(
         netdev: ARef<NetDevice>,
         first_qpn: u32,
         first_key: u32,
+        first_window: u32,
     ) -> Result<Arc<Self>> {
+        let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         Arc::pin_init(
             pin_init!(Self {
@@ -57,6 +77,9 @@ impl Node {
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
                 allowance: Allowance::new(),
+                windows <- RcuTable::new(first_window),
+                handles <- RcuTable::new(1),
+                counters,
                 rest,
             }),
             GFP_KERNEL,
@@ -83,16 +106,45 @@ impl Node {
         &self.allowance
     }
 
-    /// Drops the routes that queue pairs have found. Process context, may sleep.
+    /// Memory windows by index of their keys.
+    pub(crate) fn windows(&self) -> &RcuTable<Window> {
+        &self.windows
+    }
+
+    /// Address handles by number.
+    pub(crate) fn handles(&self) -> &RcuTable<Handle> {
+        &self.handles
+    }
+
+    /// The largest payload of a packet that the network device sends whole.
+    pub(super) fn mtu(&self) -> PathMtu {
+        port_mtu(&self.netdev)
+    }
+
+    /// What has happened so far.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Drops the routes that queue pairs and address handles have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
     /// goes to another namespace when its own one ends.
     pub(super) fn forget_routes(&self) {
-        self.qps.for_each(|qp| qp.forget_routes());
+        self.qps.for_each(Qp::forget_routes);
+        self.handles.for_each(Handle::forget_route);
     }
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
+        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
     }
+}
+
+/// The largest path MTU whose packets fit through `netdev`.
+pub(crate) fn port_mtu(netdev: &NetDevice) -> PathMtu {
+    let room = netdev.mtu().saturating_sub(OVERHEAD);
+    // There is no smaller one. If even that does not fit, its full packets are refused.
+    PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256)
 }

@@ -15,7 +15,8 @@ use super::{
 use crate::kapi::{
     rdma::{
         QpEvent,
-        QpEvents, //
+        QpEvents,
+        QpObject, //
     },
     time::now,
 };
@@ -26,9 +27,11 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
             Relaxed,
             Release, //
         },
+        barrier::smp_mb,
         Arc, //
     },
 };
@@ -99,6 +102,16 @@ impl Qp {
         self.qpn
     }
 
+    /// The protection domain.
+    pub(super) fn pd(&self) -> PdId {
+        self.pd
+    }
+
+    /// As its consumer inside the kernel knows it.
+    pub(crate) fn object(&self) -> QpObject {
+        self.events.object()
+    }
+
     /// The device it is of.
     pub(super) fn node(&self) -> &Arc<Node> {
         &self.node
@@ -106,12 +119,22 @@ impl Qp {
 
     /// The memory it may touch.
     pub(super) fn memory(&self) -> Memory<'_> {
-        Memory::new(&self.node, self.pd)
+        Memory::new(&self.node, self.pd, self.qpn)
     }
 
-    /// Looks at the send ring. Process context.
+    /// Looks at the send ring. Any context.
     pub(crate) fn ring_doorbell(&self) {
-        self.send.run(self);
+        self.send.run_or_queue(self);
+    }
+
+    /// Looks at the receive ring, if receives are flushed. Any context.
+    pub(crate) fn ring_receive_doorbell(&self) {
+        // Pairs with the read-modify-write by which the receive side is entered when the queue pair
+        // has failed: either that sees the receive, or this sees the failure.
+        smp_mb();
+        if self.has_failed() {
+            self.receive.run_or_queue(self);
+        }
     }
 
     /// Hands a response of the peer to the send side.
@@ -149,11 +172,25 @@ impl Qp {
     ///
     /// The side that calls this learns of it in its present turn or in the next one.
     pub(crate) fn fail(&self) {
-        if !self.failed.load(Relaxed) {
-            self.failed.store(true, Release);
+        self.fail_once();
+    }
+
+    /// Puts the queue pair in the error state because a completion could not be reported. If that is
+    /// what takes it there, an event tells.
+    pub(super) fn lose_completion(&self) {
+        if self.fail_once() {
+            self.raise(QpEvent::Fatal);
+        }
+    }
+
+    /// Whether the queue pair has not been in the error state before.
+    fn fail_once(&self) -> bool {
+        let first = !self.has_failed() && !self.failed.xchg(true, Full);
+        if first {
             self.send.run(self);
             self.receive.run(self);
         }
+        first
     }
 
     /// Whether a send request has failed that stops no more than the send queue.

@@ -5,15 +5,20 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     cq::Cq,
     flush::Flush,
     machine::{
         Answering,
         ReceiveMachine, //
     },
-    memory::Memory,
     peer::Peer,
     qp::Qp,
+    receive_queue::{
+        Leftover,
+        ReceiveQueue,
+        Supply, //
+    },
     station::{
         Progress,
         Side,
@@ -24,9 +29,7 @@ use super::{
 use crate::{
     kapi::rdma::QpEvent,
     ring::{
-        self,
-        ReceiveRing,
-        ReceiveWqe,
+        Datagram,
         Wc,
         WcExtra, //
     },
@@ -37,16 +40,16 @@ use rrxe_proto::{
     access::Access,
     rc::{
         Action,
+        Discard,
         Done,
         Event,
         ExecError,
         Failure,
+        LocalFailed,
         ReceiveCompletion,
         ReceiveConfig,
-        ReceiveSource,
         ResponsePlan,
         Saved,
-        Take,
         Task,
         TaskKind, //
     },
@@ -54,6 +57,8 @@ use rrxe_proto::{
         WcOpcode,
         WcStatus, //
     },
+    ud::GRH_LEN,
+    Qkey, //
 };
 
 /// How soon to try again to send responses that could not be sent.
@@ -67,13 +72,6 @@ pub(crate) struct ReceiveSide {
     phase: Phase,
 }
 
-/// The receive queue and the request taken from it.
-struct ReceiveQueue {
-    ring: ReceiveRing,
-    /// The request that the machine has taken, if it has taken one.
-    wqe: ReceiveWqe,
-}
-
 /// What happens to requests of the peer and to receive work requests.
 enum Phase {
     /// Neither is touched.
@@ -82,42 +80,30 @@ enum Phase {
     Running(Running),
     /// The peer's are dropped, ours are flushed.
     Flushing(Option<Running>),
+    /// The peer's are dropped, and there are none of ours: the queue is shared.
+    Flushed(Option<Running>),
 }
 
 /// What the receive side has once it may receive.
 struct Running {
     machine: ReceiveMachine,
-    peer: Peer,
-}
-
-impl ReceiveSource for ReceiveQueue {
-    fn take(&mut self) -> Take {
-        match self.ring.take(&mut self.wqe) {
-            ring::Take::Empty => Take::Empty,
-            ring::Take::Taken => Take::Taken {
-                capacity: self.wqe.capacity(),
-            },
-            ring::Take::Invalid(invalid) => Take::Invalid(invalid.status()),
-        }
-    }
+    /// Absent where packets come from anywhere, and nothing is answered.
+    peer: Option<Peer>,
 }
 
 impl ReceiveSide {
     /// A receive side that does not receive yet.
-    pub(crate) fn new(ring: ReceiveRing, cq: Cq) -> Self {
+    pub(crate) fn new(supply: Supply, cq: Cq) -> Self {
         Self {
-            queue: ReceiveQueue {
-                ring,
-                wqe: ReceiveWqe::new(),
-            },
+            queue: ReceiveQueue::new(supply),
             cq,
             flush: Flush::default(),
             phase: Phase::Idle,
         }
     }
 
-    /// Begins to take requests of `peer` as `machine` says.
-    pub(crate) fn start(&mut self, peer: Peer, machine: ReceiveMachine) {
+    /// Begins to take requests of `peer`, or of anyone, as `machine` says.
+    pub(crate) fn start(&mut self, peer: Option<Peer>, machine: ReceiveMachine) {
         self.phase = Phase::Running(Running { machine, peer });
     }
 
@@ -125,6 +111,13 @@ impl ReceiveSide {
     pub(crate) fn configure(&mut self, config: ReceiveConfig) {
         if let Phase::Running(running) = &mut self.phase {
             running.machine.configure(config);
+        }
+    }
+
+    /// Changes the queue key of a side that receives.
+    pub(crate) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.machine.set_qkey(qkey);
         }
     }
 
@@ -138,14 +131,17 @@ impl ReceiveSide {
     /// Answers to another address from now on.
     pub(crate) fn redirect(&mut self, peer: Peer) {
         if let Phase::Running(running) = &mut self.phase {
-            running.peer = peer;
+            running.peer = Some(peer);
         }
     }
 
     /// Has the route to the peer looked up anew.
     pub(super) fn forget_route(&mut self) {
-        if let Phase::Running(running) | Phase::Flushing(Some(running)) = &mut self.phase {
-            running.peer.forget_route();
+        if let Some(Running {
+            peer: Some(peer), ..
+        }) = self.phase.running()
+        {
+            peer.forget_route();
         }
     }
 
@@ -157,7 +153,7 @@ impl ReceiveSide {
                 running.machine.enter_error();
                 Phase::Flushing(Some(running))
             }
-            flushing @ Phase::Flushing(_) => flushing,
+            other @ (Phase::Flushing(_) | Phase::Flushed(_)) => other,
         };
     }
 
@@ -165,7 +161,7 @@ impl ReceiveSide {
     pub(crate) fn reset(&mut self) {
         self.phase = Phase::Idle;
         self.flush = Flush::default();
-        self.queue.ring.clear();
+        self.queue.clear();
     }
 }
 
@@ -174,7 +170,8 @@ impl Side for ReceiveSide {
         let Phase::Running(running) = &mut self.phase else {
             return;
         };
-        if !running.peer.is_source_of(&arrival) {
+        let expected = running.peer.as_ref();
+        if expected.is_some_and(|peer| !peer.is_source_of(&arrival)) {
             return;
         }
         self.take_in(qp, arrival);
@@ -192,11 +189,9 @@ impl Side for ReceiveSide {
                 self.enter_error();
             }
         }
-        let sent = match &mut self.phase {
-            Phase::Idle | Phase::Flushing(None) => Progress::Idle,
-            Phase::Running(running) | Phase::Flushing(Some(running)) => {
-                running.transmit(qp, budget)
-            }
+        let sent = match self.phase.running() {
+            Some(running) => running.transmit(qp, budget),
+            None => Progress::Idle,
         };
         sent.and(self.flush(qp, budget))
     }
@@ -209,11 +204,27 @@ impl ReceiveSide {
             return;
         };
         let queue = &mut self.queue;
+        let counters = qp.node().counters();
         let completion = match running.machine.on_arrival(&arrival, queue) {
+            Action::Keep(keep) => {
+                counters.count(Counter::OutOfSequence);
+                return running.machine.keep(keep, arrival.into_packet());
+            }
+            Action::Dropped(Discard::OutOfOrder) => {
+                counters.count(Counter::OutOfSequence);
+                None
+            }
+            Action::Dropped(Discard::WrongQkey) => {
+                counters.count(Counter::BadQkey);
+                None
+            }
+            Action::Repeated => {
+                counters.count(Counter::DuplicateRequests);
+                None
+            }
             Action::None | Action::Dropped(_) => None,
-            Action::Keep(keep) => return running.machine.keep(keep, arrival.into_packet()),
             Action::Execute(task) => {
-                let outcome = execute(&qp.memory(), queue, &task, &arrival);
+                let outcome = execute(qp, queue, &task, &arrival);
                 running.machine.commit(task, outcome)
             }
         };
@@ -239,43 +250,65 @@ impl ReceiveSide {
         let held = running
             .as_mut()
             .and_then(|running| running.machine.poll_flush());
-        if let Some(completion) = held {
-            self.complete(qp, &completion);
-        }
-        let mut room = self.flush.settle(&self.cq);
+        let mut room = match held {
+            Some(completion) => {
+                let wc = work_completion(qp, &self.queue, &completion);
+                self.flush.post(&self.cq, wc)
+            }
+            None => self.flush.settle(&self.cq),
+        };
         for _ in 0..budget {
             // User space neither tells of receives that it posts nor of completions that it polls,
             // so one has to look for them.
-            if room.is_err() || self.queue.take() == Take::Empty {
+            if room.is_err() {
                 qp.wake_receive_in(self.flush.delay());
                 return Progress::Idle;
             }
-            let wr_id = self.queue.wqe.wr_id();
-            let wc = Wc::new(wr_id, WcOpcode::Receive, WcStatus::WrFlush, qp.qpn());
-            room = self.flush.post(&self.cq, wc);
+            match self.queue.take_leftover() {
+                Leftover::Request(wr_id) => {
+                    let wc = Wc::new(wr_id, WcOpcode::Receive, WcStatus::WrFlush, qp.qpn());
+                    room = self.flush.post(&self.cq, wc);
+                }
+                Leftover::NoneYet => {
+                    qp.wake_receive_in(self.flush.delay());
+                    return Progress::Idle;
+                }
+                Leftover::Never => {
+                    self.end_flush(qp);
+                    return Progress::Idle;
+                }
+            }
         }
         Progress::Busy
     }
 
+    /// Tells that no request of the shared queue completes here any more.
+    fn end_flush(&mut self, qp: &Qp) {
+        self.phase = match core::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Flushing(running) => Phase::Flushed(running),
+            other => other,
+        };
+        qp.raise(QpEvent::LastWqeReached);
+    }
+
     fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
-        let extra = match (completion.imm, completion.invalidated) {
-            (Some(imm), _) => Some(WcExtra::Imm(imm)),
-            (None, Some(key)) => Some(WcExtra::Invalidated(key)),
-            (None, None) => None,
-        };
-        let wc = Wc {
-            byte_len: completion.byte_len,
-            extra,
-            solicited: completion.solicited,
-            ..Wc::new(
-                self.queue.wqe.wr_id(),
-                completion.opcode,
-                completion.status,
-                qp.qpn(),
-            )
-        };
+        let wc = work_completion(qp, &self.queue, completion);
+        if completion.status == WcStatus::Success {
+            qp.node().counters().count(Counter::Receives);
+        }
         if self.cq.post(wc).is_err() {
-            qp.fail();
+            qp.lose_completion();
+        }
+    }
+}
+
+impl Phase {
+    /// What there is to answer the peer with.
+    fn running(&mut self) -> Option<&mut Running> {
+        match self {
+            Self::Idle => None,
+            Self::Running(running) => Some(running),
+            Self::Flushing(running) | Self::Flushed(running) => running.as_mut(),
         }
     }
 }
@@ -283,20 +316,25 @@ impl ReceiveSide {
 impl Running {
     /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
-        let ReceiveMachine::Rc(Answering {
-            responder, saved, ..
-        }) = &mut self.machine
+        let (ReceiveMachine::Rc(answering), Some(peer)) = (&mut self.machine, &mut self.peer)
         else {
             return Progress::Idle;
         };
+        let Answering {
+            responder, saved, ..
+        } = &mut **answering;
         let mut left = budget;
         while left != 0 {
             let Some(plan) = responder.poll_transmit(left.min(BURST), saved) else {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
-            match transmit::response(qp, &mut self.peer, &plan) {
-                Ok(()) => (),
+            match transmit::response(qp, peer, &plan) {
+                Ok(()) => {
+                    if let ResponsePlan::Ack { aeth, .. } = &plan {
+                        qp.node().counters().count_answer(aeth.syndrome());
+                    }
+                }
                 Err(transmit::Failure::Local(_)) => {
                     if let ResponsePlan::Read(read) = &plan {
                         responder.fail_read(read, saved);
@@ -315,7 +353,7 @@ impl Running {
 
 /// Does to memory what `task` says.
 fn execute(
-    memory: &Memory<'_>,
+    qp: &Qp,
     queue: &ReceiveQueue,
     task: &Task,
     arrival: &Arrival,
@@ -323,22 +361,59 @@ fn execute(
     let mut done = Done::default();
     match task.kind() {
         TaskKind::Nothing => (),
-        TaskKind::PlaceReceive { offset, len } => memory
-            .scatter(queue.wqe.sges(), offset, arrival.payload(len))
+        TaskKind::PlaceReceive { offset, len } => queue
+            .memory(qp)
+            .scatter(queue.sges(), offset, arrival.payload(len))
             .map_err(|_| ExecError::LocalProtection)?,
+        TaskKind::PlaceDatagram { len } => {
+            let memory = queue.memory(qp);
+            memory
+                .scatter_bytes(queue.sges(), &arrival.grh())
+                .and_then(|()| memory.scatter(queue.sges(), GRH_LEN, arrival.payload(len)))
+                .map_err(|_| ExecError::LocalProtection)?
+        }
         TaskKind::Write {
             rkey,
             va,
             len,
             remaining,
-        } => memory.write(rkey, va, remaining, arrival.payload(len))?,
-        TaskKind::Read { rkey, va, len } => memory.check(rkey, Access::REMOTE_READ, va, len)?,
-        TaskKind::Atomic { rkey, va, op } => done.original = memory.atomic(rkey, va, op)?,
+        } => qp
+            .memory()
+            .write(rkey, va, remaining, arrival.payload(len))?,
+        TaskKind::Read { rkey, va, len } => {
+            qp.memory().check(rkey, Access::REMOTE_READ, va, len)?
+        }
+        TaskKind::Atomic { rkey, va, op } => done.original = qp.memory().atomic(rkey, va, op)?,
     }
-    match task.invalidate() {
-        // There is no key yet that a peer may invalidate.
-        Some(_) => Err(ExecError::Invalidate),
-        None => Ok(done),
+    if let Some(key) = task.invalidate() {
+        qp.memory()
+            .invalidate(key)
+            .map_err(|LocalFailed| ExecError::Invalidate)?;
+    }
+    Ok(done)
+}
+
+fn work_completion(qp: &Qp, queue: &ReceiveQueue, completion: &ReceiveCompletion) -> Wc {
+    let extra = match (completion.imm, completion.invalidated) {
+        (Some(imm), _) => Some(WcExtra::Imm(imm)),
+        (None, Some(key)) => Some(WcExtra::Invalidated(key)),
+        (None, None) => None,
+    };
+    Wc {
+        byte_len: completion.byte_len,
+        extra,
+        solicited: completion.solicited,
+        datagram: completion.source.map(|src_qp| Datagram {
+            src_qp,
+            pkey_index: 0,
+            sl: 0,
+        }),
+        ..Wc::new(
+            queue.wr_id(),
+            completion.opcode,
+            completion.status,
+            qp.qpn(),
+        )
     }
 }
 

@@ -5,9 +5,12 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     cq::Cq,
     flush::Flush,
+    local,
     machine::SendMachine,
+    patience::Patience,
     peer::Peer,
     qp::Qp,
     station::{
@@ -35,13 +38,15 @@ use rrxe_proto::{
     rc::{
         Completion,
         Placement,
+        RequestPlan,
         Response,
         SendConfig,
         WqeSeq, //
     },
     status::WcStatus,
     time::Instant,
-    uc::Sender, //
+    uc::Sender,
+    Qkey, //
 };
 
 /// The send side of a queue pair.
@@ -56,9 +61,17 @@ pub(crate) struct SendSide {
 /// What the send side has once it may send.
 struct Running {
     machine: SendMachine,
-    /// Absent in a queue pair that went to the error state before it had a peer.
-    peer: Option<Peer>,
+    /// Absent in a queue pair that went to the error state before it could send.
+    outlet: Option<Outlet>,
     when_drained: WhenDrained,
+}
+
+/// Where packets go.
+pub(crate) enum Outlet {
+    /// To the queue pair at the other end of the connection.
+    Peer(Peer),
+    /// To wherever each request says.
+    Anywhere(Patience),
 }
 
 /// What is to happen when the queue has drained.
@@ -81,11 +94,11 @@ impl SendSide {
         }
     }
 
-    /// Begins to send to `peer` as `machine` says, unless the queue pair has failed already.
-    pub(crate) fn start(&mut self, peer: Peer, machine: SendMachine) {
+    /// Begins to send to `outlet` as `machine` says, unless the queue pair has failed already.
+    pub(crate) fn start(&mut self, outlet: Outlet, machine: SendMachine) {
         self.running.get_or_insert_with(|| Running {
             machine,
-            peer: Some(peer),
+            outlet: Some(outlet),
             when_drained: WhenDrained::Nothing,
         });
     }
@@ -97,17 +110,25 @@ impl SendSide {
         }
     }
 
+    /// Changes the queue key of a side that sends.
+    pub(crate) fn set_qkey(&mut self, qkey: Qkey) {
+        if let Some(running) = &mut self.running {
+            running.machine.set_qkey(qkey);
+        }
+    }
+
     /// Sends to another address from now on.
     pub(crate) fn redirect(&mut self, peer: Peer) {
         if let Some(running) = &mut self.running {
-            running.peer = Some(peer);
+            running.outlet = Some(Outlet::Peer(peer));
         }
     }
 
     /// Has the route to the peer looked up anew.
     pub(super) fn forget_route(&mut self) {
         if let Some(Running {
-            peer: Some(peer), ..
+            outlet: Some(Outlet::Peer(peer)),
+            ..
         }) = &mut self.running
         {
             peer.forget_route();
@@ -147,7 +168,7 @@ impl SendSide {
 
     /// Completes all requests with an error, now and those posted later.
     pub(crate) fn enter_error(&mut self) {
-        let running = self.running.get_or_insert_with(Running::without_peer);
+        let running = self.running.get_or_insert_with(Running::without_outlet);
         running.when_drained = WhenDrained::Nothing;
         running.machine.enter_error();
     }
@@ -162,10 +183,10 @@ impl SendSide {
 
 impl Side for SendSide {
     fn receive(&mut self, qp: &Qp, arrival: Arrival) {
-        // Nobody answers on an unreliable connection.
+        // Nobody answers to what is unreliable.
         let Some(Running {
             machine: SendMachine::Rc(requester),
-            peer: Some(peer),
+            outlet: Some(Outlet::Peer(peer)),
             ..
         }) = &mut self.running
         else {
@@ -176,6 +197,9 @@ impl Side for SendSide {
         };
         if !peer.is_source_of(&arrival) {
             return;
+        }
+        if let Some(counter) = response.syndrome().and_then(Counter::of_received) {
+            qp.node().counters().count(counter);
         }
         let ring = &self.ring;
         let (wqe, placed) = match requester.on_response(now(), &response, ring) {
@@ -189,7 +213,10 @@ impl Side for SendSide {
             }
             Placement::Atomic { wqe, original } => {
                 let memory = qp.memory();
-                (wqe, memory.scatter_word(local_sges(ring, wqe), original))
+                (
+                    wqe,
+                    memory.scatter_bytes(local_sges(ring, wqe), &original.to_ne_bytes()),
+                )
             }
         };
         arrival.consume();
@@ -209,11 +236,14 @@ impl Side for SendSide {
         running.machine.on_timeout(now);
         let fetched = running.fetch(&mut self.ring, budget);
         let sent = running.transmit(qp, &self.ring, now, budget);
-        running.tell_drained(qp);
         if let Some(deadline) = running.machine.next_deadline() {
             qp.wake_send_at(deadline);
         }
-        fetched.and(sent).and(self.complete(qp, budget))
+        let progress = fetched.and(sent).and(self.complete(qp, budget));
+        if progress == Progress::Idle {
+            self.tell_drained(qp);
+        }
+        progress
     }
 }
 
@@ -232,6 +262,9 @@ impl SendSide {
             let Some(completion) = running.machine.poll_completion(&self.ring) else {
                 return Progress::Idle;
             };
+            if let Some(counter) = Counter::of_sending(completion.status) {
+                qp.node().counters().count(counter);
+            }
             let wc = work_completion(qp, &self.ring, &completion);
             // Who sees the completion may post another request at once.
             self.ring.retire();
@@ -240,7 +273,7 @@ impl SendSide {
                 WcStatus::Success if !completion.reported => (),
                 status => {
                     if self.cq.post(wc).is_err() {
-                        qp.fail();
+                        qp.lose_completion();
                     } else if status != WcStatus::Success {
                         running.machine.failed(qp);
                     }
@@ -249,15 +282,45 @@ impl SendSide {
         }
         Progress::Busy
     }
+
+    /// Tells that the queue has drained, and what has finished has been reported.
+    fn tell_drained(&mut self, qp: &Qp) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if running.when_drained == WhenDrained::Tell && running.machine.is_drained() {
+            running.when_drained = WhenDrained::Nothing;
+            qp.raise(QpEvent::SqDrained);
+        }
+    }
+}
+
+impl Outlet {
+    /// Sends the packets of `plan`, whose request is in `ring`.
+    fn send(
+        &mut self,
+        qp: &Qp,
+        ring: &SendRing,
+        plan: &RequestPlan,
+    ) -> Result<(), transmit::Failure> {
+        let local = ring.local(plan.wqe());
+        match self {
+            Self::Peer(peer) => transmit::request(qp, peer, plan, local),
+            Self::Anywhere(patience) => {
+                let addressee = ring.wqe(plan.wqe()).addressee();
+                transmit::datagram(qp, patience, plan, addressee, local)
+            }
+        }
+    }
 }
 
 impl Running {
     /// What a queue pair flushes with that cannot send yet. Nothing is sent, so that the simplest
     /// machine will do for all services.
-    fn without_peer() -> Self {
+    fn without_outlet() -> Self {
         Self {
             machine: SendMachine::Uc(Sender::new(PathMtu::Mtu256, Psn::truncate(0))),
-            peer: None,
+            outlet: None,
             when_drained: WhenDrained::Nothing,
         }
     }
@@ -276,18 +339,32 @@ impl Running {
         Progress::Busy
     }
 
-    /// Sends what the machine wants sent.
+    /// Sends what the machine wants sent, and does what is between it.
     fn transmit(&mut self, qp: &Qp, ring: &SendRing, now: Instant, budget: u32) -> Progress {
-        let Some(peer) = &mut self.peer else {
+        let Some(outlet) = &mut self.outlet else {
             return Progress::Idle;
         };
+        let port = qp.node().mtu();
         let mut left = budget;
         while left != 0 {
-            let Some(plan) = self.machine.poll_transmit(now, left.min(BURST), ring) else {
+            if let Some(task) = self.machine.poll_local(ring) {
+                left = left.saturating_sub(1);
+                let outcome = local::execute(qp, task.local());
+                self.machine.commit_local(task, outcome, ring);
+                continue;
+            }
+            let plan = self.machine.poll_transmit(now, left.min(BURST), port, ring);
+            let Some(plan) = plan else {
                 return Progress::Idle;
             };
             left = left.saturating_sub(plan.count());
-            match transmit::request(qp, peer, &plan, ring.local(plan.wqe())) {
+            let repeated = plan.repeated();
+            if repeated != 0 {
+                qp.node()
+                    .counters()
+                    .add(Counter::Retransmitted, repeated.into());
+            }
+            match outlet.send(qp, ring, &plan) {
                 Ok(()) => (),
                 Err(transmit::Failure::Local(status)) => self.machine.fail(plan.wqe(), status),
                 Err(transmit::Failure::Unsent(psn)) => {
@@ -297,13 +374,6 @@ impl Running {
             }
         }
         Progress::Busy
-    }
-
-    fn tell_drained(&mut self, qp: &Qp) {
-        if self.when_drained == WhenDrained::Tell && self.machine.is_drained() {
-            self.when_drained = WhenDrained::Nothing;
-            qp.raise(QpEvent::SqDrained);
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     qp::Qp,
     wake::Wake, //
 };
@@ -13,6 +14,7 @@ use crate::kapi::{
         SkbQueue, //
     },
     sync::{
+        irq,
         BhGuard,
         Owned,
         Turn, //
@@ -117,6 +119,15 @@ impl<S: Side> Station<S> {
         }
     }
 
+    /// Works on the side now, or has a thread do so if interrupts are disabled. Any context.
+    pub(super) fn run_or_queue(&self, qp: &Qp) {
+        if irq::are_disabled() {
+            qp.node().continue_later(&self.rest);
+        } else {
+            self.run(qp);
+        }
+    }
+
     /// Has a thread work on the side, because its alarm went off.
     ///
     /// Not the softirq that the alarm is: a peer that is never ready, and asks for a wait of a few
@@ -141,11 +152,10 @@ impl<S: Side> Station<S> {
                 turn.receive(qp, arrival);
                 self.take_turns(qp, turn);
             }
-            None => {
-                if self.backlog.push(arrival.into_packet()).is_ok() {
-                    self.run(qp);
-                }
-            }
+            None => match self.backlog.push(arrival.into_packet()) {
+                Ok(()) => self.run(qp),
+                Err(_) => qp.node().counters().count(Counter::BacklogFull),
+            },
         }
     }
 

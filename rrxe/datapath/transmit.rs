@@ -3,7 +3,10 @@
 //! From a plan to packets on the wire.
 
 use super::{
+    counters::Counter,
+    memory::Memory,
     node::Node,
+    patience::Patience,
     peer::Peer,
     qp::Qp, //
 };
@@ -11,14 +14,22 @@ use crate::{
     kapi::{
         crc::crc32_le,
         net::{
+            Headers,
+            Route,
             SendError,
             TxPacket,
             TxSkb, //
         },
     },
-    ring::LocalData,
+    ring::{
+        Addressee,
+        LocalData, //
+    },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
 use rrxe_proto::{
     access::Access,
     icrc::{
@@ -27,6 +38,7 @@ use rrxe_proto::{
     },
     psn::Psn,
     rc::{
+        RequestPacket,
         RequestPlan,
         ResponsePlan, //
     },
@@ -58,24 +70,66 @@ pub(super) fn request(
     for packet in plan.packets() {
         let spec = packet.header(peer.qpn(), Pkey::DEFAULT);
         let header = HeaderBuf::new(&spec, packet.len);
-        send(qp.node(), peer, &header, |skb| match local {
-            LocalData::Inline(bytes) => {
-                let start = packet.offset as usize;
-                bytes
-                    .get(start..)
-                    .and_then(|rest| rest.get(..packet.len as usize))
-                    .and_then(|part| skb.append(part).ok())
-                    .ok_or(WcStatus::LocalLength)
-            }
-            LocalData::Sges(sges) => {
-                memory.gather(sges, Access::NONE, packet.offset, packet.len, |_, chunk| {
-                    skb.append_chunk(chunk)
-                })
-            }
+        send(qp.node(), peer, &header, |skb| {
+            append_local(skb, &memory, local, &packet)
         })
         .map_err(|error| error.at(packet.psn))?;
     }
     Ok(())
+}
+
+/// Sends the packets of `plan`, whose data is `local`, to `addressee`.
+///
+/// Without one that the queue pair may send to it is a [`Local`](Failure::Local) failure.
+pub(super) fn datagram(
+    qp: &Qp,
+    patience: &mut Patience,
+    plan: &RequestPlan,
+    addressee: Option<Addressee>,
+    local: LocalData<'_>,
+) -> Result<(), Failure> {
+    let memory = qp.memory();
+    let guard = rcu::read_lock();
+    let (to, handle) = addressee
+        .and_then(|to| Some((to, qp.node().handles().get(to.handle, &guard)?)))
+        .filter(|(_, handle)| handle.pd() == qp.pd())
+        .ok_or(Failure::Local(WcStatus::LocalQpOperation))?;
+    for packet in plan.packets() {
+        let spec = packet.header(to.destination.qpn, Pkey::DEFAULT);
+        let header = HeaderBuf::new(&spec, packet.len);
+        let Ok((headers, route)) = handle.next(qp.node().netdev()) else {
+            continue;
+        };
+        send_by(qp.node(), &route, &headers, patience, &header, |skb| {
+            append_local(skb, &memory, local, &packet)
+        })
+        .map_err(|error| error.at(packet.psn))?;
+    }
+    Ok(())
+}
+
+/// Appends the payload of `packet`, a part of `local`.
+fn append_local(
+    skb: &mut TxSkb,
+    memory: &Memory<'_>,
+    local: LocalData<'_>,
+    packet: &RequestPacket,
+) -> Result<(), WcStatus> {
+    match local {
+        LocalData::Inline(bytes) => {
+            let start = packet.offset as usize;
+            bytes
+                .get(start..)
+                .and_then(|rest| rest.get(..packet.len as usize))
+                .and_then(|part| skb.append(part).ok())
+                .ok_or(WcStatus::LocalLength)
+        }
+        LocalData::Sges(sges) => {
+            memory.gather(sges, Access::NONE, packet.offset, packet.len, |_, chunk| {
+                skb.append_chunk(chunk)
+            })
+        }
+    }
 }
 
 /// Sends the packets of `plan`.
@@ -122,21 +176,42 @@ impl Obstacle {
     }
 }
 
-/// Sends one packet, whose payload `fill` appends.
-///
-/// A packet that the network does not take for a reason other than a lack of room counts as sent:
-/// it is lost like any other. So does one for which there has been no room for long.
+/// Sends one packet to `peer`, whose payload `fill` appends. If there is no way there it is lost.
 fn send(
     node: &Node,
     peer: &mut Peer,
     header: &HeaderBuf,
     fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
 ) -> Result<(), Obstacle> {
-    let sent = try_send(node, peer, header, fill);
+    let Peer { way, patience, .. } = peer;
+    match way.next(node.netdev()) {
+        Ok((headers, route)) => send_by(node, route, &headers, patience, header, fill),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Sends one packet by `route`, whose payload `fill` appends.
+///
+/// A packet that the network does not take for a reason other than a lack of room counts as sent:
+/// it is lost like any other. So does one for which there has been no room for long.
+fn send_by(
+    node: &Node,
+    route: &Route,
+    headers: &Headers,
+    patience: &mut Patience,
+    header: &HeaderBuf,
+    fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
+) -> Result<(), Obstacle> {
+    let sent = try_send(node, route, headers, header, fill);
     match sent {
-        Ok(()) => peer.has_room(),
-        Err(Obstacle::NoRoom) if peer.has_no_room() => return Ok(()),
-        Err(_) => (),
+        Ok(()) => patience.has_room(),
+        Err(Obstacle::NoRoom) => {
+            node.counters().count(Counter::SendFailures);
+            if patience.has_no_room() {
+                return Ok(());
+            }
+        }
+        Err(Obstacle::Local(_)) => (),
     }
     sent
 }
@@ -144,14 +219,11 @@ fn send(
 /// Sends one packet, if there is room for it.
 fn try_send(
     node: &Node,
-    peer: &mut Peer,
+    route: &Route,
+    headers: &Headers,
     header: &HeaderBuf,
     fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
 ) -> Result<(), Obstacle> {
-    let headers = peer.next_headers();
-    let Ok(route) = peer.route(node.netdev()) else {
-        return Ok(());
-    };
     let mut skb =
         TxSkb::new(route, header.packet_len(), GFP_ATOMIC).map_err(|_| Obstacle::NoRoom)?;
     let full = |_| Obstacle::Local(WcStatus::LocalLength);
@@ -159,14 +231,20 @@ fn try_send(
     fill(&mut skb).map_err(Obstacle::Local)?;
     skb.append_zeroed(header.pad()).map_err(full)?;
 
-    let Ok(mut packet) = skb.address(&headers, ICRC_LEN) else {
+    let Ok(mut packet) = skb.address(headers, ICRC_LEN) else {
         return Ok(());
     };
     let icrc = icrc_of(&packet).ok_or(Obstacle::Local(WcStatus::LocalQpOperation))?;
     packet.append(&icrc).map_err(full)?;
     match packet.send(route) {
         Err(SendError::Dropped) => Err(Obstacle::NoRoom),
-        Ok(()) | Err(SendError::Congested | SendError::Refused(_)) => Ok(()),
+        Err(SendError::Refused(_)) => Ok(()),
+        Ok(()) | Err(SendError::Congested) => {
+            let counters = node.counters();
+            counters.count(Counter::SentPackets);
+            counters.add(Counter::SentBytes, header.packet_len() as u64);
+            Ok(())
+        }
     }
 }
 

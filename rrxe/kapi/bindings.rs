@@ -37,6 +37,9 @@ mod raw {
     type __kernel_ssize_t = isize;
     type __kernel_ptrdiff_t = isize;
 
+    // SAFETY: A member of a union that is not generated as one is nothing but its type.
+    unsafe impl<T> Zeroable for __BindgenUnionField<T> {}
+
     // SAFETY: The unit is nothing but its storage.
     unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 

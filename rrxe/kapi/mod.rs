@@ -13,6 +13,7 @@ mod gfp;
 pub(crate) mod mem;
 pub(crate) mod module;
 pub(crate) mod net;
+pub(crate) mod percpu;
 pub(crate) mod random;
 pub(crate) mod rdma;
 pub(crate) mod shmem;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work that is done later, in a thread: what may sleep, and what exceeded a budget.
+//! Work that is done later: in a thread, what may sleep and what exceeded a budget; in a softirq, what
+//! must not be done on the spot.
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 //!
@@ -75,15 +76,23 @@ impl Drop for WorkQueue {
     }
 }
 
+/// Has `work` run once, soon, in a softirq on the CPU with number `cpu`, or on this one if that is
+/// not online. `false` if it is queued already and does not run yet. Any context.
+pub(crate) fn enqueue_softirq<T: Run>(cpu: u32, work: &Work<T>) -> bool {
+    // SAFETY: The work is initialised. Its drop waits until it is neither queued nor running.
+    unsafe { b::helpers::queue_work_bh(cpu, work.work.raw()) }
+}
+
 /// What a [`Work`] does.
 pub(crate) trait Run: Send + Sync + 'static {
-    /// Called in process context, for one thread at a time; may sleep.
+    /// Called by one context at a time: a thread, in which it may sleep, or a softirq, as the work
+    /// was queued.
     ///
     /// Must not drop the last reference to what holds the work: that waits for this very call.
     fn run(&self);
 }
 
-/// A piece of work that can be put on a [`WorkQueue`] again and again.
+/// A piece of work that can be queued again and again.
 ///
 /// The target must not own what contains the work, as with [`Timer`](crate::kapi::time::Timer).
 /// Dropping cancels it and waits for a run that goes on.
@@ -125,6 +134,13 @@ impl<T: Run> Work<T> {
     pub(crate) fn cancel(&self) {
         // SAFETY: By the type invariant the work is initialised.
         unsafe { b::cancel_work_sync(self.work.raw()) };
+    }
+
+    /// Has the work never run again, and waits for the run that goes on. Process context, sleeps; not
+    /// from the run itself.
+    pub(crate) fn disable(&self) {
+        // SAFETY: By the type invariant the work is initialised.
+        unsafe { b::disable_work_sync(self.work.raw()) };
     }
 
     /// The function of the C work.

@@ -62,14 +62,15 @@ pub(crate) mod send_flags {
     pub(crate) const ALL: u32 = FENCE | SIGNALED | SOLICITED | INLINE | IP_CSUM;
 }
 
-/// Completions' flags: `enum ib_wc_flags`.
+/// Completions' flags: `enum ibv_wc_flags` of the user library, which differs from the kernel's
+/// `enum ib_wc_flags`.
 pub(crate) mod wc_flags {
     /// The buffer begins with a global route header.
     pub(crate) const GRH: u32 = 1 << 0;
     /// `ex` is immediate data.
     pub(crate) const WITH_IMM: u32 = 1 << 1;
     /// `ex` is an invalidated key.
-    pub(crate) const WITH_INVALIDATE: u32 = 1 << 2;
+    pub(crate) const WITH_INVALIDATE: u32 = 1 << 3;
 }
 
 /// Scatter or gather element: `struct rxe_sge`, which is `struct ibv_sge`.
@@ -105,7 +106,7 @@ pub(crate) struct DmaInfo {
 }
 
 /// Words of the union `wr` in [`SendWr`].
-const OPERAND_WORDS: usize = 15;
+pub(crate) const OPERAND_WORDS: usize = 15;
 
 /// Send work request: `struct rxe_send_wr`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -155,6 +156,46 @@ pub(crate) struct AtomicOperands {
     pub(crate) reserved: u32,
     /// What other operations use.
     pub(crate) unused: [u64; OPERAND_WORDS - 4],
+}
+
+/// Operands of the binding of a memory window.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct BindOperands {
+    /// Address of the first byte to show.
+    pub(crate) addr: u64,
+    /// Bytes to show.
+    pub(crate) length: u64,
+    /// Key of the region.
+    pub(crate) mr_lkey: u32,
+    /// The window's key so far.
+    pub(crate) mw_rkey: u32,
+    /// The window's key from now on.
+    pub(crate) rkey: u32,
+    /// What a peer may do: a union of `ib_access_flags`.
+    pub(crate) access: u32,
+    /// What other operations use.
+    pub(crate) unused: [u64; OPERAND_WORDS - 4],
+}
+
+/// Operands of a send of a datagram.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct DatagramOperands {
+    /// Remote queue pair.
+    pub(crate) remote_qpn: u32,
+    /// Remote queue key.
+    pub(crate) remote_qkey: u32,
+    /// Index of the partition key. That of the queue pair is the one that counts.
+    pub(crate) pkey_index: u16,
+    /// Nothing.
+    pub(crate) reserved: u16,
+    /// Number of the address handle. Zero says that the address is in the request itself.
+    pub(crate) ah_num: u32,
+    /// Nothing.
+    pub(crate) pad: [u64; 2],
+    /// The address, from user libraries that do not know the numbers of address handles. Never read.
+    pub(crate) av: [u64; 11],
 }
 
 /// Head of a send queue's element: `struct rxe_send_wqe`. Elements or inline data follow.
@@ -228,6 +269,15 @@ pub(crate) struct MmInfo {
     pub(crate) size: u32,
     /// Nothing.
     pub(crate) pad: u32,
+}
+
+impl MmInfo {
+    /// There is no queue to map.
+    pub(crate) const NOTHING: Self = Self {
+        offset: 0,
+        size: 0,
+        pad: 0,
+    };
 }
 
 /// Response to the creation of a completion queue, and to its resizing.
@@ -305,6 +355,14 @@ const _: () = {
     assert!(offset_of!(AtomicOperands, compare_add) == 32 - 24);
     assert!(offset_of!(AtomicOperands, swap) == 40 - 24);
     assert!(offset_of!(AtomicOperands, rkey) == 48 - 24);
+    assert!(offset_of!(BindOperands, length) == 32 - 24);
+    assert!(offset_of!(BindOperands, mr_lkey) == 40 - 24);
+    assert!(offset_of!(BindOperands, mw_rkey) == 44 - 24);
+    assert!(offset_of!(BindOperands, rkey) == 48 - 24);
+    assert!(offset_of!(BindOperands, access) == 52 - 24);
+    assert!(offset_of!(DatagramOperands, remote_qkey) == 28 - 24);
+    assert!(offset_of!(DatagramOperands, ah_num) == 36 - 24);
+    assert!(offset_of!(DatagramOperands, av) == 56 - 24);
 
     assert!(size_of::<SendWqe>() == 208);
     assert!(offset_of!(SendWqe, stale) == 144);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queue: the kernel produces, user space consumes.
+//! Completion queue of a user process: the kernel produces, user space consumes.
 
 use kernel::prelude::*;
 use rrxe_proto::{
@@ -80,6 +80,10 @@ pub(crate) struct Datagram {
 impl Wc {
     /// Number of a device's only port.
     const PORT: u8 = 1;
+
+    /// What a place holds that no completion was stored in.
+    pub(crate) const EMPTY: Self =
+        Self::new(0, WcOpcode::Send, WcStatus::Success, Qpn::truncate(0));
 
     /// A completion that tells no more than how a request ended.
     pub(crate) const fn new(wr_id: u64, opcode: WcOpcode, status: WcStatus, qpn: Qpn) -> Self {
@@ -219,7 +223,7 @@ impl CompletionRing {
         if geometry.is_full(self.producer, self.ring.consumer()) {
             return Err(Full);
         }
-        self.ring.slot(self.producer).write(words);
+        self.ring.slot(self.producer).write(0, words);
         self.producer = geometry.masked(self.producer.wrapping_add(1));
         self.ring.publish_producer(self.producer);
         Ok(())

@@ -21,15 +21,19 @@ pub(crate) enum InvalidWqe {
     LengthMismatch,
     /// Longer than any message, or an atomic on other than eight bytes.
     Length,
+    /// A datagram to a queue pair that cannot be, or without an address handle.
+    Destination,
 }
 
 impl InvalidWqe {
     /// What the request completes with.
     pub(crate) const fn status(self) -> WcStatus {
         match self {
-            Self::Unsupported | Self::UnknownFlags | Self::Inline | Self::TooManySges => {
-                WcStatus::LocalQpOperation
-            }
+            Self::Unsupported
+            | Self::UnknownFlags
+            | Self::Inline
+            | Self::TooManySges
+            | Self::Destination => WcStatus::LocalQpOperation,
             Self::InlineLength | Self::LengthMismatch | Self::Length => WcStatus::LocalLength,
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queues shared with user space.
+//! Queues shared with user space, and those of consumers inside the kernel.
 //!
 //! User space is hostile: all it can put into this memory is bytes, at any time. What is read is
 //! read once, into private memory, and validated there as a whole. Indices are masked. What the
@@ -11,11 +11,15 @@
 //! - [`element`], [`send_wqe`], [`receive_wqe`] read and validate what user space posted. They
 //!   depend on neither the kernel nor shared memory; the host tests compile them too.
 //! - [`shared`] is a ring's memory; [`send`], [`receive`], [`completion`] are the three uses of it.
+//! - Consumers inside the kernel post to the same rings by a [`producer`]. Their completions are in a
+//!   [`completion_list`], from which they are handed out.
 
 pub(crate) mod abi;
 pub(crate) mod completion;
+pub(crate) mod completion_list;
 pub(crate) mod element;
 pub(crate) mod index;
+pub(crate) mod producer;
 pub(crate) mod receive;
 pub(crate) mod receive_wqe;
 pub(crate) mod send;
@@ -28,10 +32,14 @@ pub(crate) use self::{
     abi::Sge,
     completion::{
         CompletionRing,
+        Datagram,
+        Full,
         Wc,
         WcExtra, //
     },
+    completion_list::CompletionList,
     invalid::InvalidWqe,
+    producer::Producer,
     receive::{
         ReceiveCaps,
         ReceiveRing,
@@ -43,6 +51,7 @@ pub(crate) use self::{
         SendRing, //
     },
     send_wqe::{
+        Addressee,
         LocalData,
         Signalling, //
     },

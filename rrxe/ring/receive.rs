@@ -15,6 +15,7 @@ use super::{
         Sge, //
     },
     index::Geometry,
+    producer::Producer,
     receive_wqe::{
         ReceiveWqe,
         MAX_RECEIVE_SGE, //
@@ -90,6 +91,11 @@ impl ReceiveRing {
         self.ring.share(udata)
     }
 
+    /// The producing end, for a consumer inside the kernel: there is to be one.
+    pub(crate) fn producer(&self) -> Producer {
+        Producer::new(self.ring.clone())
+    }
+
     /// Takes the next posted request to `wqe`, private memory of the caller, and gives its slot
     /// back to user space. Leaves `wqe` alone if there is none.
     ///
@@ -112,6 +118,51 @@ impl ReceiveRing {
     pub(crate) fn posted(&self) -> u32 {
         let geometry = self.ring.geometry();
         geometry.distance(self.consumer, self.ring.producer())
+    }
+
+    /// Another handle of the memory, with the index as it is now.
+    pub(crate) fn snapshot(&self) -> Self {
+        Self {
+            ring: self.ring.clone(),
+            max_sge: self.max_sge,
+            consumer: self.consumer,
+        }
+    }
+
+    /// Posts the requests that are posted in `old`, the queue that this one, new and of the same
+    /// `max_sge`, is to replace. May take long.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if this queue is too small. It is of no use then.
+    pub(crate) fn append_from(&mut self, old: &Self) -> Result {
+        let posted = old.posted();
+        if posted > self.ring.geometry().capacity() {
+            return Err(EINVAL);
+        }
+        for distance in 0..posted {
+            let request = old.ring.slot(old.consumer.wrapping_add(distance));
+            self.ring.slot(distance).copy_from(&request);
+        }
+        self.ring.publish_producer(posted);
+        Ok(())
+    }
+
+    /// How many requests have been taken since `earlier`, a snapshot.
+    pub(crate) fn taken_since(&self, earlier: &Self) -> u32 {
+        self.ring
+            .geometry()
+            .distance(earlier.consumer, self.consumer)
+    }
+
+    /// Drops the next `count` requests, or all that are posted.
+    pub(crate) fn skip(&mut self, count: u32) {
+        let count = count.min(self.posted());
+        self.consumer = self
+            .ring
+            .geometry()
+            .masked(self.consumer.wrapping_add(count));
+        self.ring.publish_consumer(self.consumer);
     }
 
     /// Drops all that is posted: the queue pair is reset.

@@ -14,6 +14,10 @@ use rrxe_proto::{
         SendQueue,
         WqeSeq, //
     }, //
+    ud::{
+        DatagramQueue,
+        Destination, //
+    },
 };
 
 use crate::kapi::rdma::Udata;
@@ -25,6 +29,7 @@ use super::{
         Sge, //
     },
     index::Geometry,
+    producer::Producer,
     send_wqe::{
         LocalData,
         SendRules,
@@ -142,6 +147,11 @@ impl SendRing {
         self.ring.share(udata)
     }
 
+    /// The producing end, for a consumer inside the kernel: there is to be one.
+    pub(crate) fn producer(&self) -> Producer {
+        Producer::new(self.ring.clone())
+    }
+
     /// Takes the next posted request to private memory, or gives `None` if there is none.
     ///
     /// However user space plays with its index, no more requests are fetched and not retired than
@@ -219,5 +229,11 @@ impl SendRing {
 impl SendQueue for SendRing {
     fn request(&self, wqe: WqeSeq) -> &Request {
         self.wqe(wqe).request()
+    }
+}
+
+impl DatagramQueue for SendRing {
+    fn destination(&self, wqe: WqeSeq) -> Option<Destination> {
+        Some(self.wqe(wqe).addressee()?.destination)
     }
 }

@@ -8,13 +8,19 @@
 use rrxe_proto::{
     opcode::Transport,
     rc::{
+        Binding,
+        Local,
         Operation,
         Request,
         RequestFlags, //
     },
     status::WcOpcode,
+    ud::Destination,
+    Access,
     Imm,
-    Key, //
+    Key,
+    Qkey,
+    Qpn, //
 };
 use zerocopy::{
     transmute,
@@ -28,6 +34,8 @@ use super::{
         send_flags,
         wr_opcode,
         AtomicOperands,
+        BindOperands,
+        DatagramOperands,
         RdmaOperands,
         Sge, //
     },
@@ -86,6 +94,16 @@ pub(crate) struct SendWqe {
     opcode: WcOpcode,
     carrier: Carrier,
     request: Request,
+    addressee: Option<Addressee>,
+}
+
+/// Whom a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Addressee {
+    /// Number of the address handle.
+    pub(crate) handle: u32,
+    /// Which queue pair there.
+    pub(crate) destination: Destination,
 }
 
 /// Where a request's data is.
@@ -113,6 +131,7 @@ impl SendWqe {
         opcode: WcOpcode::Send,
         carrier: Carrier::Sges(0),
         request: PLACEHOLDER,
+        addressee: None,
     };
 
     /// The user's name for the request.
@@ -128,6 +147,11 @@ impl SendWqe {
     /// What it asks for: an empty send if it turned out to be invalid.
     pub(crate) const fn request(&self) -> &Request {
         &self.request
+    }
+
+    /// Whom it is for, if it is a datagram.
+    pub(crate) const fn addressee(&self) -> Option<Addressee> {
+        self.addressee
     }
 
     /// Its local side, of which `cells` holds the elements or the data.
@@ -150,12 +174,13 @@ impl SendWqe {
         cells: &mut [Sge],
     ) -> (Self, Result<(), InvalidWqe>) {
         let head: abi::SendWqe = transmute!(element.words::<HEAD_WORDS>(0));
-        let mut wqe = Self {
+        let wqe = Self {
             wr_id: head.wr.wr_id,
             opcode: completion_opcode(head.wr.opcode),
             ..Self::EMPTY
         };
         let validated = validate(&head, rules).and_then(|(operation, flags, place)| {
+            let addressee = addressee(&head.wr, rules.transport)?;
             let (carrier, len) = match place {
                 Place::Inline => (
                     copy_inline(element, head.dma.length, cells),
@@ -164,14 +189,15 @@ impl SendWqe {
                 Place::Sges => gather(element, head.dma.num_sge, head.dma.length, cells)?,
             };
             let request = Request::new(operation, len, flags).ok_or(InvalidWqe::Length)?;
-            Ok((carrier, request))
+            Ok(Self {
+                carrier,
+                request,
+                addressee,
+                ..wqe
+            })
         });
         match validated {
-            Ok((carrier, request)) => {
-                wqe.carrier = carrier;
-                wqe.request = request;
-                (wqe, Ok(()))
-            }
+            Ok(wqe) => (wqe, Ok(())),
             Err(invalid) => (wqe, Err(invalid)),
         }
     }
@@ -208,8 +234,8 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
     let (va, rkey) = (rdma.remote_addr, Key(rdma.rkey));
 
     Ok(match (wr.opcode, transport) {
-        (wr_opcode::SEND, Transport::Rc | Transport::Uc) => Operation::Send,
-        (wr_opcode::SEND_WITH_IMM, Transport::Rc | Transport::Uc) => Operation::SendImm(Imm(wr.ex)),
+        (wr_opcode::SEND, _) => Operation::Send,
+        (wr_opcode::SEND_WITH_IMM, _) => Operation::SendImm(Imm(wr.ex)),
         (wr_opcode::SEND_WITH_INV, Transport::Rc) => {
             Operation::SendInv(Key(u32::from_ne_bytes(wr.ex)))
         }
@@ -231,8 +257,45 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
             rkey: Key(atomic.rkey),
             add: atomic.compare_add,
         },
+        (wr_opcode::LOCAL_INV, Transport::Rc | Transport::Uc) => {
+            Operation::Local(Local::Invalidate(Key(u32::from_ne_bytes(wr.ex))))
+        }
+        (wr_opcode::BIND_MW, Transport::Rc | Transport::Uc) => {
+            Operation::Local(Local::Bind(binding(wr)))
+        }
         _ => return Err(InvalidWqe::Unsupported),
     })
+}
+
+fn binding(wr: &abi::SendWr) -> Binding {
+    let bind: &BindOperands = transmute_ref!(&wr.operands);
+    Binding {
+        window: Key(bind.mw_rkey),
+        tag: Key(bind.rkey).tag(),
+        region: Key(bind.mr_lkey),
+        va: bind.addr,
+        len: bind.length,
+        access: Access::from_bits(bind.access),
+    }
+}
+
+/// Whom the request is for, if it is a datagram.
+fn addressee(wr: &abi::SendWr, transport: Transport) -> Result<Option<Addressee>, InvalidWqe> {
+    if transport != Transport::Ud {
+        return Ok(None);
+    }
+    let datagram: &DatagramOperands = transmute_ref!(&wr.operands);
+    // The address in the request itself would let its user send from any.
+    if datagram.ah_num == 0 {
+        return Err(InvalidWqe::Destination);
+    }
+    Ok(Some(Addressee {
+        handle: datagram.ah_num,
+        destination: Destination {
+            qpn: Qpn::new(datagram.remote_qpn).ok_or(InvalidWqe::Destination)?,
+            qkey: Qkey(datagram.remote_qkey),
+        },
+    }))
 }
 
 fn place(

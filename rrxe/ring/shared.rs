@@ -120,10 +120,17 @@ impl SharedRing {
 pub(super) struct Slot<'a>(&'a [SharedWord]);
 
 impl Slot<'_> {
-    /// Writes the first words of the slot.
-    pub(super) fn write(&self, words: &[u64]) {
-        for (shared, word) in self.0.iter().zip(words) {
+    /// Writes words of the slot, from `first` on; what goes beyond its end is left out.
+    pub(super) fn write(&self, first: usize, words: &[u64]) {
+        for (shared, word) in self.0.iter().skip(first).zip(words) {
             shared.write(*word);
+        }
+    }
+
+    /// Becomes a copy of `other`, as far as there is room.
+    pub(super) fn copy_from(&self, other: &Slot<'_>) {
+        for (to, from) in self.0.iter().zip(other.0) {
+            to.write(from.read());
         }
     }
 }

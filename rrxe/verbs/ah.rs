@@ -8,7 +8,10 @@ use super::{
     Provider, //
 };
 use crate::{
-    datapath::peer::Path,
+    datapath::{
+        handle::Handle,
+        way::Path, //
+    },
     kapi::{
         net::Addresses,
         rdma::{
@@ -16,10 +19,12 @@ use crate::{
             AhAttr,
             RocePath, //
         },
+        sync::Burial,
     },
     ring::abi::CreateAhResponse, //
 };
 use kernel::{
+    alloc::Flags,
     prelude::*,
     sync::Arc, //
 };
@@ -74,26 +79,39 @@ impl Av {
 pub(crate) struct Ah {
     device: Arc<Device>,
     number: u32,
+    burial: Burial<Handle>,
 }
 
 impl rdma::AddressHandle<Provider> for Ah {
-    fn create(pd: &rdma::Pd<Provider>, attr: &AhAttr, udata: &mut rdma::Udata<'_>) -> Result<Self> {
-        udata.expect_response::<CreateAhResponse>()?;
-        let av = Arc::new(Av::read(attr)?, GFP_KERNEL)?;
+    fn create(
+        pd: &rdma::Pd<Provider>,
+        attr: &AhAttr,
+        flags: Flags,
+        udata: Option<&mut rdma::Udata<'_>>,
+    ) -> Result<Self> {
+        let path = Av::read(attr)?.network_path();
+        let handle = Handle::new(pd.id(), &path, flags)?;
+        let burial = Burial::new(flags)?;
         let device = pd.device().data().clone();
-        let number = device.avs.insert(limits::AH_NUMBERS, av, GFP_KERNEL)?;
-        // From here on the drop takes it back.
-        let ah = Self { device, number };
-        udata.respond(&CreateAhResponse {
-            ah_num: number,
-            reserved: 0,
-        })?;
-        Ok(ah)
+        let place = device.node().handles().reserve(limits::AH_NUMBERS, flags)?;
+        if let Some(udata) = udata {
+            udata.respond(&CreateAhResponse {
+                ah_num: place.id(),
+                reserved: 0,
+            })?;
+        }
+        let number = place.publish(handle)?;
+        Ok(Self {
+            device,
+            number,
+            burial,
+        })
     }
-}
 
-impl Drop for Ah {
-    fn drop(&mut self) {
-        self.device.avs.remove(self.number);
+    fn destroy(self) {
+        self.device
+            .node()
+            .handles()
+            .remove_later(self.number, self.burial);
     }
 }

@@ -7,25 +7,38 @@ use super::{
     Provider, //
 };
 use crate::{
-    datapath::cq::Cq,
+    datapath::cq::{
+        Completions,
+        Cq, //
+    },
     kapi::{
         error::eopnotsupp,
         rdma::{
+            Completion,
+            CompletionExtra,
+            CompletionPlace,
             CompletionQueue,
             CqEvents,
             CqInit,
             CqNotify,
             Device,
             Moment,
+            QpObject,
             Udata, //
         },
     },
     ring::{
         abi::CqResponse,
-        CompletionRing, //
+        CompletionList,
+        CompletionRing,
+        Wc,
+        WcExtra, //
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
 
 impl CompletionQueue<Provider> for Cq {
     fn create(
@@ -35,11 +48,15 @@ impl CompletionQueue<Provider> for Cq {
         events: CqEvents,
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self> {
-        let udata = udata.ok_or(eopnotsupp())?;
         if init.flags != 0 {
             return Err(eopnotsupp());
         }
-        Self::new(make_ring(init.entries, udata)?, notify, events)
+        check(init.entries)?;
+        let completions = match udata {
+            Some(udata) => Completions::User(make_ring(init.entries, udata)?),
+            None => Completions::Kernel(CompletionList::new(init.entries)?),
+        };
+        Self::new(completions, notify, events)
     }
 
     fn entries(&self) -> u32 {
@@ -50,16 +67,53 @@ impl CompletionQueue<Provider> for Cq {
         Cq::arm(self, moment)
     }
 
+    fn poll(&self, device: &Device<Provider>, places: &mut [CompletionPlace]) -> Result<usize> {
+        let qps = device.data().node().qps();
+        let guard = rcu::read_lock();
+        let mut filled = 0usize;
+        for place in places {
+            let Some(wc) = Cq::poll(self)? else {
+                break;
+            };
+            let qp = qps.get(wc.qpn.get(), &guard).map(|qp| qp.object());
+            place.fill(&completion(&wc, qp));
+            filled = filled.saturating_add(1);
+        }
+        Ok(filled)
+    }
+
     fn resize(&self, entries: u32, udata: &mut Udata<'_>) -> Result {
+        check(entries)?;
         self.replace_ring(make_ring(entries, udata)?)
     }
 }
 
-/// Makes a ring for `entries` completions and tells the calling process of it.
-fn make_ring(entries: u32, udata: &mut Udata<'_>) -> Result<CompletionRing> {
+/// What a consumer inside the kernel reads, who knows the queue pair as `qp`.
+fn completion(wc: &Wc, qp: Option<QpObject>) -> Completion {
+    Completion {
+        wr_id: wc.wr_id,
+        status: wc.status.code(),
+        opcode: wc.opcode.code(),
+        byte_len: wc.byte_len,
+        qp,
+        extra: match wc.extra {
+            None => CompletionExtra::None,
+            Some(WcExtra::Imm(imm)) => CompletionExtra::Imm(imm.0),
+            Some(WcExtra::Invalidated(key)) => CompletionExtra::Invalidated(key.0),
+        },
+    }
+}
+
+/// Fails with `EINVAL` if a queue cannot have `entries` completions.
+fn check(entries: u32) -> Result {
     if entries == 0 || entries > MAX_CQE {
         return Err(EINVAL);
     }
+    Ok(())
+}
+
+/// Makes a ring for `entries` completions and tells the calling process of it.
+fn make_ring(entries: u32, udata: &mut Udata<'_>) -> Result<CompletionRing> {
     udata.expect_response::<CqResponse>()?;
     let ring = CompletionRing::new(entries)?;
     let mi = ring.share(udata)?;

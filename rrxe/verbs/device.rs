@@ -3,14 +3,17 @@
 //! The device: what all its objects share.
 
 use super::{
-    ah::Av,
     limits,
     Provider, //
 };
 use crate::{
     datapath::{
         attachment::Attachment,
-        node::Node,
+        counters::Counters,
+        node::{
+            port_mtu,
+            Node, //
+        },
         region::PdId, //
     },
     kapi::{
@@ -21,9 +24,9 @@ use crate::{
             CoreCaps,
             DeviceAttr,
             DeviceCaps,
-            PortLimits, //
-        },
-        sync::RcuTable, //
+            PortLimits,
+            StatDesc, //
+        }, //
     },
 };
 use kernel::{
@@ -41,23 +44,17 @@ use rrxe_proto::{
     Pkey,
 };
 
-/// Bytes of headers and trailer around the payload of the packet that has most of them: a
-/// WRITE with immediate data over IPv6.
-const OVERHEAD: u32 = 40 + 8 + 12 + 16 + 4 + 4;
-
 /// What all objects of a device share. Objects keep it alive; it may outlive the device that
 /// the RDMA core knows.
-#[pin_data]
 pub(crate) struct Device {
     /// Dropped first: then no packet comes in any more.
     _attachment: Attachment,
     /// What the packet path knows of the device.
     node: Arc<Node>,
-    /// Address vectors, by the number of their handle, that work requests name.
-    #[pin]
-    pub(crate) avs: RcuTable<Av>,
     /// Number of the next protection domain.
     next_pd: Atomic<u64>,
+    /// Number of the next shared receive queue.
+    next_srq: Atomic<u32>,
 }
 
 impl Device {
@@ -66,17 +63,18 @@ impl Device {
         // Numbers and keys of an earlier life of the device shall not fit.
         let first_qpn = u32::from_ne_bytes(random::bytes()) % limits::MAX_QP;
         let first_key = u32::from_ne_bytes(random::bytes()) % limits::MAX_MR;
-        let node = Node::new(netdev.into(), first_qpn, first_key)?;
+        let first_window = limits::MAX_MR + u32::from_ne_bytes(random::bytes()) % limits::MAX_MW;
+        let node = Node::new(netdev.into(), first_qpn, first_key, first_window)?;
         let attachment = Attachment::new(node.clone(), netdev)?;
-        Arc::pin_init(
-            pin_init!(Self {
+        Ok(Arc::new(
+            Self {
                 _attachment: attachment,
                 node,
-                avs <- RcuTable::new(1),
                 next_pd: Atomic::new(0),
-            }),
+                next_srq: Atomic::new(1),
+            },
             GFP_KERNEL,
-        )
+        )?)
     }
 
     /// What the packet path knows of the device.
@@ -88,6 +86,11 @@ impl Device {
     pub(super) fn number_pd(&self) -> PdId {
         PdId::new(self.next_pd.fetch_add(1, Relaxed))
     }
+
+    /// Returns a number for a shared receive queue. Nothing is found by it.
+    pub(super) fn number_srq(&self) -> u32 {
+        self.next_srq.fetch_add(1, Relaxed)
+    }
 }
 
 impl rdma::ProviderDevice<Provider> for Device {
@@ -95,6 +98,14 @@ impl rdma::ProviderDevice<Provider> for Device {
     const CORE_CAPS: CoreCaps = CoreCaps::ROCE_V2;
     const GIDS: u32 = limits::GIDS;
     const PKEYS: &'static [u16] = &[Pkey::DEFAULT.0];
+
+    fn counters() -> &'static [StatDesc] {
+        Counters::descriptions()
+    }
+
+    fn count(&self, index: usize) -> u64 {
+        self.node.counters().get(index)
+    }
 
     fn attributes(&self) -> DeviceAttr {
         DeviceAttr {
@@ -104,7 +115,10 @@ impl rdma::ProviderDevice<Provider> for Device {
             page_size_cap: 0xffff_f000,
             caps: DeviceCaps::PORT_ACTIVE_EVENT
                 .union(DeviceCaps::SYS_IMAGE_GUID)
-                .union(DeviceCaps::RC_RNR_NAK),
+                .union(DeviceCaps::SRQ_RESIZE)
+                .union(DeviceCaps::RC_RNR_NAK)
+                .union(DeviceCaps::MEM_WINDOW)
+                .union(DeviceCaps::MEM_WINDOW_TYPE_2B),
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
             max_send_sge: limits::MAX_SGE,
@@ -112,7 +126,11 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_sge_rd: limits::MAX_SGE,
             max_cq: limits::MAX_CQ,
             max_cqe: limits::MAX_CQE,
+            max_srq: limits::MAX_SRQ,
+            max_srq_wr: limits::MAX_QP_WR,
+            max_srq_sge: limits::MAX_SGE,
             max_mr: limits::MAX_MR,
+            max_mw: limits::MAX_MW,
             max_pd: limits::MAX_PD,
             max_ah: limits::MAX_AH,
             max_qp_rd_atom: limits::MAX_RD_ATOMIC,
@@ -131,13 +149,6 @@ impl rdma::ProviderDevice<Provider> for Device {
     }
 
     fn active_mtu(&self, netdev: &NetDevice) -> u32 {
-        active_mtu(netdev).to_ib()
+        port_mtu(netdev).to_ib()
     }
-}
-
-/// The largest path MTU whose packets fit through `netdev`.
-pub(super) fn active_mtu(netdev: &NetDevice) -> PathMtu {
-    let room = netdev.mtu().saturating_sub(OVERHEAD);
-    // There is no smaller one. If even that does not fit, its full packets are refused.
-    PathMtu::fitting(room).unwrap_or(PathMtu::Mtu256)
 }

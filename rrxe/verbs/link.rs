@@ -10,17 +10,20 @@ use super::{
     Device,
     Provider, //
 };
-use crate::kapi::{
-    module,
-    net::{
-        NetDevice,
-        NetDeviceEvents, //
-    },
-    random,
-    rdma::{
-        self,
-        DeviceSpec,
-        Registered, //
+use crate::{
+    datapath::counters::Counter,
+    kapi::{
+        module,
+        net::{
+            NetDevice,
+            NetDeviceEvents, //
+        },
+        random,
+        rdma::{
+            self,
+            DeviceSpec,
+            Registered, //
+        },
     },
 };
 use kernel::{
@@ -87,7 +90,10 @@ impl NetDeviceEvents for NetdevWatch {
     }
 
     fn down(&self, netdev: &NetDevice) {
-        report_state(netdev);
+        if let Some(device) = Registered::<Provider>::find(netdev) {
+            device.data().node().counters().count(Counter::LinkDowned);
+            device.report_state(netdev);
+        }
     }
 
     fn change(&self, netdev: &NetDevice) {

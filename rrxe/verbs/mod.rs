@@ -11,9 +11,12 @@ mod cq;
 mod device;
 mod link;
 mod mr;
+mod mw;
 mod pd;
+mod posting;
 mod qp;
 mod qp_attributes;
+mod srq;
 
 pub(crate) mod limits;
 
@@ -44,8 +47,10 @@ impl rdma::Provider for Provider {
     type Pd = Pd;
     type Ah = ah::Ah;
     type Cq = crate::datapath::cq::Cq;
+    type Srq = srq::SharedQueue;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
+    type Mw = mw::Allocation;
     type Link = link::Link;
 
     fn module() -> &'static ThisModule {

@@ -4,16 +4,21 @@
 
 use super::{
     limits,
+    pd::Consumer,
     Device,
     Provider, //
 };
 use crate::{
-    datapath::region::Mr,
+    datapath::region::{
+        Memory,
+        Mr, //
+    },
     kapi::{
         error::eopnotsupp,
         random,
         rdma::{
             self,
+            DirectMap,
             UserRegion, //
         },
     },
@@ -27,19 +32,20 @@ use rrxe_proto::{
     Key, //
 };
 
-/// Rights that regions know of. Windows and paging on demand are not there yet.
+/// Rights that regions know of. Paging on demand is not there yet.
 const RIGHTS: Access = Access::from_bits(
     Access::LOCAL_WRITE.bits()
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
+        | Access::MW_BIND.bits()
         | Access::OPTIONAL.bits(),
 );
 
 /// The registration of an [`Mr`]: ends its being found.
 pub(crate) struct Registration {
     device: Arc<Device>,
-    key: Key,
+    mr: Arc<Mr>,
 }
 
 impl rdma::MemoryRegion<Provider> for Registration {
@@ -54,8 +60,35 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = region.pin(pd)?;
+        let memory = Memory::Pinned(region.pin(pd)?);
+        Self::new(pd, access, region.iova, memory)
+    }
 
+    fn direct(pd: &rdma::Pd<Provider>, map: DirectMap, access: u32) -> Result<Self> {
+        let access = Access::from_bits(access);
+        // User processes have no way to all of the memory.
+        if !RIGHTS.contains(access) || pd.consumer() != Consumer::Kernel {
+            return Err(EINVAL);
+        }
+        Self::new(pd, access, 0, Memory::Direct(map))
+    }
+
+    fn lkey(&self) -> u32 {
+        self.mr.key().0
+    }
+
+    fn rkey(&self) -> u32 {
+        self.mr.key().0
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.mr.has_windows()
+    }
+}
+
+impl Registration {
+    /// Makes `memory`, whose first byte is called `iova`, known. May sleep.
+    fn new(pd: &rdma::Pd<Provider>, access: Access, iova: u64, memory: Memory) -> Result<Self> {
         let device = pd.device().data().clone();
         let reservation = device
             .node()
@@ -63,27 +96,16 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .reserve(limits::MR_INDICES, GFP_KERNEL)?;
         // The index comes again some day; this makes it unlikely that a stale key fits then.
         let [tag] = random::bytes();
-        let key = Key(reservation.id() << 8 | u32::from(tag));
-        let mr = Arc::new(
-            Mr::new(key, pd.id(), access, region.iova, memory),
-            GFP_KERNEL,
-        )?;
-        reservation.publish(mr)?;
-        Ok(Self { device, key })
-    }
-
-    fn lkey(&self) -> u32 {
-        self.key.0
-    }
-
-    fn rkey(&self) -> u32 {
-        self.key.0
+        let key = Key::new(reservation.id(), tag);
+        let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory)?, GFP_KERNEL)?;
+        reservation.publish(mr.clone())?;
+        Ok(Self { device, mr })
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         // Waits until no one uses what he found, then lets go of the pages.
-        self.device.node().mrs().remove(self.key.index());
+        self.device.node().mrs().remove(self.mr.key().index());
     }
 }

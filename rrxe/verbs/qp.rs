@@ -7,6 +7,11 @@
 
 use super::{
     limits,
+    pd::Consumer,
+    posting::{
+        ReceivePosting,
+        SendPosting, //
+    },
     qp_attributes::{
         saved_for,
         Attributes, //
@@ -16,10 +21,13 @@ use super::{
 use crate::{
     datapath::{
         node::Node,
+        patience::Patience,
         peer::Peer,
         qp::Qp,
+        receive_queue::Supply,
         respond::ReceiveSide,
         send::{
+            Outlet,
             SendSide,
             WhenDrained, //
         },
@@ -34,11 +42,16 @@ use crate::{
             QpInit,
             QpModify,
             QpType,
+            ReceiveList,
+            SendList,
             Udata, //
         },
     },
     ring::{
-        abi::CreateQpResponse,
+        abi::{
+            CreateQpResponse,
+            MmInfo, //
+        },
         ReceiveCaps,
         ReceiveRing,
         SendCaps,
@@ -78,8 +91,31 @@ pub(crate) struct QueuePair {
     service: Service,
     /// Whether requests may be posted to the send queue.
     may_send: Atomic<bool>,
+    /// Whether requests may be posted to the receive queue by a call.
+    may_receive: Atomic<bool>,
+    /// How a consumer inside the kernel posts. User processes do so by themselves.
+    posting: Option<Posting>,
     /// State and attributes; held for as long as they change.
     control: Pin<KBox<Mutex<Control>>>,
+}
+
+/// How a consumer inside the kernel posts.
+struct Posting {
+    send: Pin<KBox<SendPosting>>,
+    /// Absent with a shared receive queue.
+    receive: Option<Pin<KBox<ReceivePosting>>>,
+}
+
+impl Posting {
+    fn new(send: &SendRing, supply: &Supply) -> Result<Self> {
+        Ok(Self {
+            send: SendPosting::new(send)?,
+            receive: match supply {
+                Supply::Own(ring) => Some(ReceivePosting::new(ring)?),
+                Supply::Shared(_) => None,
+            },
+        })
+    }
 }
 
 /// State and attributes of a queue pair.
@@ -100,17 +136,21 @@ impl rdma::QueuePair<Provider> for QueuePair {
         let (service, transport) = match init.qp_type() {
             QpType::Rc => (Service::Rc, Transport::Rc),
             QpType::Uc => (Service::Uc, Transport::Uc),
+            QpType::Ud => (Service::Ud, Transport::Ud),
             _ => return Err(eopnotsupp()),
         };
-        if init.create_flags() != 0 || init.has_srq() {
+        if init.create_flags() != 0 {
             return Err(eopnotsupp());
         }
-        // Users in the kernel post by calls, for which there are no queues yet.
-        let udata = udata.ok_or(eopnotsupp())?;
-        udata.expect_response::<CreateQpResponse>()?;
+        // Only users inside the kernel have protection domains that reach all memory.
+        if pd.consumer() != Consumer::of(udata.as_deref()) {
+            return Err(EINVAL);
+        }
+        if let Some(udata) = &udata {
+            udata.expect_response::<CreateQpResponse>()?;
+        }
 
-        let caps = init.caps();
-        check(&caps)?;
+        let caps = caps(init)?;
         let signalling = if init.signal_all() {
             Signalling::All
         } else {
@@ -121,24 +161,36 @@ impl rdma::QueuePair<Provider> for QueuePair {
             max_sge: caps.max_send_sge,
             max_inline: caps.max_inline_data,
         };
-        let receive_caps = ReceiveCaps {
-            max_wr: caps.max_recv_wr,
-            max_sge: caps.max_recv_sge,
-        };
         let send = SendRing::new(send_caps, transport, signalling)?;
-        let receive = ReceiveRing::new(receive_caps)?;
+        let supply = match init.srq() {
+            Some(srq) => Supply::Shared(srq.queue().clone()),
+            None => Supply::Own(ReceiveRing::new(ReceiveCaps {
+                max_wr: caps.max_recv_wr,
+                max_sge: caps.max_recv_sge,
+            })?),
+        };
+        let receive_caps = supply.own_caps();
         let caps = QpCaps {
             max_send_wr: send.caps().max_wr,
             max_send_sge: send.caps().max_sge,
             max_inline_data: send.caps().max_inline,
-            max_recv_wr: receive.caps().max_wr,
-            max_recv_sge: receive.caps().max_sge,
+            max_recv_wr: receive_caps.max_wr,
+            max_recv_sge: receive_caps.max_sge,
         };
-        let response = CreateQpResponse {
-            rq_mi: receive.share(udata)?,
-            sq_mi: send.share(udata)?,
+        let posting = match udata {
+            Some(udata) => {
+                let response = CreateQpResponse {
+                    rq_mi: match &supply {
+                        Supply::Own(ring) => ring.share(udata)?,
+                        Supply::Shared(_) => MmInfo::NOTHING,
+                    },
+                    sq_mi: send.share(udata)?,
+                };
+                udata.respond(&response)?;
+                None
+            }
+            None => Some(Posting::new(&send, &supply)?),
         };
-        udata.respond(&response)?;
 
         let control = KBox::pin_init(
             new_mutex!(Control {
@@ -149,7 +201,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
         )?;
         let node = pd.device().data().node().clone();
         let send = SendSide::new(send, (**init.send_cq()?).clone());
-        let receive = ReceiveSide::new(receive, (**init.recv_cq()?).clone());
+        let receive = ReceiveSide::new(supply, (**init.recv_cq()?).clone());
         let place = node.qps().reserve(limits::QPNS, GFP_KERNEL)?;
         let qpn = Qpn::new(place.id()).ok_or(ENOSPC)?;
         let qp = Qp::new(qpn, pd.id(), node.clone(), events, send, receive)?;
@@ -163,6 +215,8 @@ impl rdma::QueuePair<Provider> for QueuePair {
             signalling,
             service,
             may_send: Atomic::new(false),
+            may_receive: Atomic::new(false),
+            posting,
             control,
         })
     }
@@ -194,6 +248,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
             _ => control.attributes.changed(change, self.node.netdev())?,
         };
         self.go(from, to, &attributes, change)?;
+        self.may_receive.store(to != QpState::Reset, Relaxed);
         *control = Control {
             state: to,
             attributes,
@@ -211,11 +266,29 @@ impl rdma::QueuePair<Provider> for QueuePair {
     }
 
     fn doorbell(&self) -> Result {
-        if !self.may_send.load(Relaxed) && !self.qp.has_failed() {
-            return Err(EINVAL);
-        }
+        self.check_may_send()?;
         self.qp.ring_doorbell();
         Ok(())
+    }
+
+    fn post_send(&self, requests: &mut SendList) -> Result {
+        let posting = self.posting.as_ref().ok_or(eopnotsupp())?;
+        self.check_may_send()?;
+        let posted = posting.send.post(requests);
+        // Those before one that is refused are posted.
+        self.qp.ring_doorbell();
+        posted
+    }
+
+    fn post_receive(&self, requests: &mut ReceiveList) -> Result {
+        let posting = self.posting.as_ref().ok_or(eopnotsupp())?;
+        let queue = posting.receive.as_ref().ok_or(EINVAL)?;
+        if !self.may_receive.load(Relaxed) {
+            return Err(EINVAL);
+        }
+        let posted = queue.post(requests);
+        self.qp.ring_receive_doorbell();
+        posted
     }
 
     fn destroy(self) {
@@ -224,6 +297,14 @@ impl rdma::QueuePair<Provider> for QueuePair {
 }
 
 impl QueuePair {
+    /// Fails with `EINVAL` if no send requests may be posted.
+    fn check_may_send(&self) -> Result {
+        if !self.may_send.load(Relaxed) && !self.qp.has_failed() {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
     /// The state it is in.
     fn state(&self, control: &Control) -> QpState {
         if self.qp.has_failed() {
@@ -255,14 +336,17 @@ impl QueuePair {
                 self.qp.update_send(SendSide::enter_error);
             }
             (QpState::Init, QpState::Rtr) => {
-                self.start_receiving(attributes)?;
+                // It may arrive at once.
                 self.qp.announce_first_packet(true);
+                self.start_receiving(attributes)?;
             }
             (QpState::Rtr, QpState::Rts) => {
                 self.start_sending(attributes)?;
                 self.qp.announce_first_packet(false);
-                self.qp
-                    .update_receive(|side| side.configure(attributes.receive_config()));
+                self.qp.update_receive(|side| {
+                    side.configure(attributes.receive_config());
+                    side.set_qkey(attributes.qkey);
+                });
                 self.may_send.store(true, Relaxed);
             }
             (QpState::Sqe, QpState::Rts) => {
@@ -300,8 +384,12 @@ impl QueuePair {
 
     fn start_sending(&self, attributes: &Attributes) -> Result {
         let peer = self.peer(attributes)?;
-        let machine = attributes.send_machine(self.service);
-        self.qp.update_send(|side| side.start(peer, machine));
+        let outlet = match peer {
+            Some(peer) => Outlet::Peer(peer),
+            None => Outlet::Anywhere(Patience::default()),
+        };
+        let machine = attributes.send_machine(self.service, self.qp.qpn());
+        self.qp.update_send(|side| side.start(outlet, machine));
         Ok(())
     }
 
@@ -318,9 +406,10 @@ impl QueuePair {
             .path()
             .map(|_| Ok::<_, Error>((self.peer(attributes)?, self.peer(attributes)?)))
             .transpose()?;
-        let (peer_of_send, peer_of_receive) = peers.unzip();
+        let (peer_of_send, peer_of_receive) = peers.unwrap_or_default();
         self.qp.update_receive(|side| {
             side.configure(attributes.receive_config());
+            side.set_qkey(attributes.qkey);
             if let Some(saved) = saved {
                 side.enlarge_saved(saved);
             }
@@ -330,6 +419,7 @@ impl QueuePair {
         });
         self.qp.update_send(|side| {
             side.configure(attributes.send_config());
+            side.set_qkey(attributes.qkey);
             if let Some(peer) = peer_of_send {
                 side.redirect(peer);
             }
@@ -345,25 +435,29 @@ impl QueuePair {
         Ok(())
     }
 
-    fn peer(&self, attributes: &Attributes) -> Result<Peer> {
+    /// The other end of a connection. Datagrams have none.
+    fn peer(&self, attributes: &Attributes) -> Result<Option<Peer>> {
+        if matches!(self.service, Service::Ud | Service::Gsi) {
+            return Ok(None);
+        }
         let path = attributes.path.ok_or(EINVAL)?;
-        Ok(Peer::new(
-            self.qp.qpn(),
-            attributes.dest_qpn,
-            &path.network_path(),
-        ))
+        let (local, remote) = (self.qp.qpn(), attributes.dest_qpn);
+        Ok(Some(Peer::new(local, remote, &path.network_path())))
     }
 }
 
-/// Fails with `EINVAL` if more is asked for than there may be.
-fn check(caps: &QpCaps) -> Result {
+/// The sizes asked for, none of a receive queue if that is shared. `EINVAL` if they are more than
+/// there may be.
+fn caps(init: &QpInit<'_, Provider>) -> Result<QpCaps> {
+    let mut caps = init.caps();
+    if init.srq().is_some() {
+        caps.max_recv_wr = 0;
+        caps.max_recv_sge = 0;
+    }
     let fits = caps.max_send_wr <= limits::MAX_QP_WR
         && caps.max_recv_wr <= limits::MAX_QP_WR
         && caps.max_send_sge <= limits::MAX_SGE
         && caps.max_recv_sge <= limits::MAX_SGE
         && caps.max_inline_data <= limits::MAX_INLINE;
-    if !fits {
-        return Err(EINVAL);
-    }
-    Ok(())
+    fits.then_some(caps).ok_or(EINVAL)
 }

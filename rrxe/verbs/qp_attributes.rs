@@ -5,7 +5,6 @@
 
 use super::{
     ah::Av,
-    device::active_mtu,
     limits, //
 };
 use crate::{
@@ -15,7 +14,10 @@ use crate::{
             ReceiveMachine,
             SendMachine, //
         },
-        node::Node, //
+        node::{
+            port_mtu,
+            Node, //
+        }, //
     },
     kapi::{
         error::eopnotsupp,
@@ -48,10 +50,9 @@ use rrxe_proto::{
         AckTimeout,
         RnrTimer, //
     },
-    uc::{
-        Receiver,
-        Sender, //
-    },
+    uc,
+    ud,
+    Qkey,
     Qpn, //
 };
 
@@ -84,6 +85,7 @@ pub(super) struct Attributes {
     pub(super) max_rd_atomic: u8,
     pub(super) max_dest_rd_atomic: u8,
     pub(super) notify_drained: bool,
+    pub(super) qkey: Qkey,
 }
 
 impl Default for Attributes {
@@ -103,6 +105,7 @@ impl Default for Attributes {
             max_rd_atomic: 0,
             max_dest_rd_atomic: 0,
             notify_drained: false,
+            qkey: Qkey(0),
         }
     }
 }
@@ -158,6 +161,7 @@ impl Attributes {
             change.max_dest_rd_atomic().map(up_to(MAX_RD_ATOMIC)),
         )?;
         set(&mut new.notify_drained, change.notify_drained().map(Ok))?;
+        set(&mut new.qkey, change.qkey().map(|key| Ok(Qkey(key))))?;
         Ok(new)
     }
 
@@ -177,18 +181,20 @@ impl Attributes {
             .set_max_rd_atomic(self.max_rd_atomic)
             .set_max_dest_rd_atomic(self.max_dest_rd_atomic)
             .set_notify_drained(self.notify_drained)
+            .set_qkey(self.qkey.0)
             .set_migrated();
         if let Some(path) = &self.path {
             attr.path_mut().set_roce(path.given());
         }
     }
 
-    /// What a queue pair sends with.
-    pub(super) fn send_machine(&self, service: Service) -> SendMachine {
+    /// What the queue pair `qpn` sends with.
+    pub(super) fn send_machine(&self, service: Service, qpn: Qpn) -> SendMachine {
         let (mtu, psn) = (self.path_mtu, self.sq_psn);
         match service {
-            Service::Uc => SendMachine::Uc(Sender::new(mtu, psn)),
-            _ => SendMachine::Rc(Requester::new(mtu, psn, self.send_config())),
+            Service::Rc => SendMachine::Rc(Requester::new(mtu, psn, self.send_config())),
+            Service::Uc => SendMachine::Uc(uc::Sender::new(mtu, psn)),
+            Service::Ud | Service::Gsi => SendMachine::Ud(ud::Sender::new(qpn, self.qkey, psn)),
         }
     }
 
@@ -200,12 +206,13 @@ impl Attributes {
     ) -> Result<ReceiveMachine> {
         let (mtu, psn) = (self.path_mtu, self.rq_psn);
         Ok(match service {
-            Service::Uc => ReceiveMachine::Uc(Receiver::new(mtu, psn, self.access)),
-            _ => ReceiveMachine::Rc(Answering::new(
+            Service::Rc => ReceiveMachine::Rc(Answering::new(
                 Responder::new(mtu, psn, self.receive_config()),
                 saved_for(self.max_dest_rd_atomic)?,
                 node.clone(),
             )?),
+            Service::Uc => ReceiveMachine::Uc(uc::Receiver::new(mtu, psn, self.access)),
+            Service::Ud | Service::Gsi => ReceiveMachine::Ud(ud::Receiver::new(self.qkey)),
         })
     }
 
@@ -267,6 +274,6 @@ fn known(bits: u32) -> Option<Access> {
 /// Takes the code of a path MTU whose packets fit through `netdev`.
 fn fitting(code: u32, netdev: &NetDevice) -> Result<PathMtu> {
     PathMtu::from_ib(code)
-        .filter(|mtu| *mtu <= active_mtu(netdev))
+        .filter(|mtu| *mtu <= port_mtu(netdev))
         .ok_or(EINVAL)
 }

@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 import workload
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.wr import SGE
@@ -194,7 +194,7 @@ def access_event(ends):
     """The owner of the violated memory is told."""
     with Scene(ends) as scene:
         device = scene.qb.device
-        while device.event(0):
+        while device.event(0) is not None:
             pass
         remote = scene.there.at()._replace(rkey=0)
         scene.fails_with(STATUS.REM_ACCESS_ERR, lambda: scene.qa.write([scene.here.sge(0, 8)], remote))
@@ -261,7 +261,7 @@ def peer_gone(ends, retry_cnt, timeout=13):
         first = qa.write([here.sge()], remote)
         behind = [qa.write([here.sge()], remote), qa.send([here.sge()])]
         one = ACK_TIMEOUT * 2**timeout
-        least, most = one * (retry_cnt + 1), 4 * one * (retry_cnt + 1) + 2
+        least, most = one * (retry_cnt + 1), patient(4 * one * (retry_cnt + 1) + 2)
         done = poll_for(qa.send_cq, 3, most + 1)
         took = time.monotonic() - began
         wanted = [(first, STATUS.RETRY_EXC_ERR)] + [(n, STATUS.WR_FLUSH_ERR) for n in behind]

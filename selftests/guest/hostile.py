@@ -25,11 +25,22 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 import roce
 import workload
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
 from rdma import ALL_ACCESS, SEND, STATE, STATUS, WR, Completion, Fabric, RcAttr, RcQp, Remote, pair
-from rings import CONSUMER, INDEX_MASK, LOG2_SIZE, PRODUCER, Wqe, ringed_pair
+from rings import (
+    CONSUMER,
+    INDEX_MASK,
+    LOG2_SIZE,
+    POLL_CQ,
+    POST_RECV,
+    POST_SEND,
+    PRODUCER,
+    SIZEOF_SEND_WR,
+    Wqe,
+    ringed_pair,
+)
 from roce import NAMES, Bth, Path, reth
 
 QUICK = RcAttr(timeout=12, retry_cnt=1, rnr_retry=1, min_rnr_timer=1)
@@ -48,7 +59,7 @@ def in_child(attack, fabric, may_crash, seconds):
         except BaseException as why:
             ktap.comment(f"{type(why).__name__}: {why}")
         os._exit(status)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
@@ -110,7 +121,7 @@ class Attacker:
         error = self.qa.doorbell()
         check(error in ACCEPTED, f"doorbell: {os.strerror(error)}")
         done = None
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patient(seconds)
         while error == 0 and not done and time.monotonic() < deadline:
             done = [Completion.of(wc) for wc in self.qa.send_cq.poll(4)[1]]
             time.sleep(0.0005)
@@ -132,6 +143,32 @@ def bad_opcodes(a, b):
     for opcode in [*range(64), 0xF0, 0xFE, 0xFF, 0x100, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]:
         if opcode not in known:
             attacker.attempt(attacker.good(opcode=opcode))
+
+
+def posted_by_commands(a, b):
+    """Work requests and polls by the commands that lead to the calls of the kernel's own consumers."""
+    attacker = Attacker(a, b)
+    qa, lkey = attacker.qa, attacker.here.mr.lkey
+    for addr in attacker.here.at().addr, 0xFFFF888000001000:
+        sge = struct.pack("<QII", addr, 64, lkey)
+        # The RDMA core itself knows nothing of LOCAL_INV and REG_MR here.
+        for opcode, wanted in (
+            (WR.SEND, errno.EOPNOTSUPP),
+            (WR.RDMA_WRITE, errno.EOPNOTSUPP),
+            (WR.LOCAL_INV, errno.EINVAL),
+            (0x20, errno.EINVAL),
+        ):
+            for flags in SEND.SIGNALED, SEND.SIGNALED | SEND.INLINE:
+                wr = struct.pack("<QIIII", 1, 1, opcode, flags, 0) + struct.pack("<QI", *attacker.there.at())
+                wr = wr.ljust(SIZEOF_SEND_WR, b"\0")
+                error = qa.command(POST_SEND, struct.pack("<IIII", qa.handle, 1, 1, len(wr)) + wr + sge)
+                check_equal(error, wanted, f"post_send of {opcode}")
+        wr = struct.pack("<QII", 1, 1, 0)
+        error = qa.command(POST_RECV, struct.pack("<IIII", qa.handle, 1, 1, len(wr)) + wr + sge)
+        check_equal(error, errno.EOPNOTSUPP, "post_recv")
+    poll = struct.pack("<II", qa.send_cq_handle, 4)
+    check_equal(qa.command(POLL_CQ, poll, 8 + 4 * 48), errno.EOPNOTSUPP, "poll_cq")
+    attacker.attempt(attacker.good(), must_fail=False)
 
 
 def bad_entries(a, b):
@@ -386,17 +423,6 @@ def never_ready(a, b, pairs=30):
 # Packets.
 
 
-def mac(end):
-    """The hardware address of an end, as bytes."""
-    text = end.run("cat", f"/sys/class/net/{end.netdev}/address").strip()
-    return bytes.fromhex(text.replace(":", ""))
-
-
-def address(text):
-    """An IPv4 address as bytes."""
-    return bytes(map(int, text.split(".")))
-
-
 class Forger:
     """Sends frames from end b to end a, and watches a QP there.
 
@@ -405,7 +431,7 @@ class Forger:
     """
 
     def __init__(self, fabric, a, b):
-        self.path = Path(mac(fabric.b), mac(fabric.a), address(fabric.b.ip4), address(fabric.a.ip4))
+        self.path = Path(fabric.b.mac, fabric.a.mac, fabric.b.ip4_bytes, fabric.a.ip4_bytes)
         self.socket = fabric.b.socket(17, 3, 0)  # AF_PACKET, SOCK_RAW; sends only
         self.socket.bind((fabric.b.netdev, 0))
         self.a, self.b = a, b
@@ -672,6 +698,7 @@ def main():
 
         ring("operations that do not exist", bad_opcodes)
         ring("entries that make no sense", bad_entries)
+        ring("calls that are the kernel's", posted_by_commands)
         ring("fields that are not the user's", stale_fields)
         ring("wild indices", wild_indices)
         ring("wild headers", wild_headers, may_crash=True)

@@ -41,13 +41,14 @@ nothing_left() {
 }
 
 unload() {
-	timeout 30 modprobe -r "$MODULE" && ! loaded
+	within 30 modprobe -r "$MODULE" && ! loaded
 }
 
 # A client and a server that do not stop by themselves.
 busy_start() {
-	PERF_LIMIT=60 perf_serve link 4 ib_write_bw -D 50 -s 4096
-	perf_client link 4 ib_write_bw -D 50 -s 4096 &
+	local busy=(link 4 ib_write_bw -D $((50 * PATIENCE)) -s 4096)
+	perf_serve "${busy[@]}"
+	perf_client "${busy[@]}" &
 	wait_for 15 busy_moves || { cat "$PERF_CLIENT"; return 1; }
 }
 
@@ -157,7 +158,7 @@ many_devices() {
 		wait_for 5 have_gid "$LINK_TYPE$i" "10.78.$i.1" || return
 		roce_port_open "rdma-$i" || return
 	done
-	timeout 20 ibv_devinfo > /dev/null || return
+	within 20 ibv_devinfo > /dev/null || return
 	[[ $(rdma dev | wc -l) -ge 8 ]] || return
 	for i in {2..5}; do link_del "$LINK_TYPE$i"; done
 	for i in {2..9}; do ip netns del "rdma-$i"; done
@@ -279,9 +280,9 @@ load_cycles() {
 object_cycles() {
 	local i before after bound=2048
 	fabric_up
-	for i in 1 2; do timeout 60 ./lib/churn.py "$DEV_A" "$IP4_A" 20 || return; done
+	for i in 1 2; do within 60 ./lib/churn.py "$DEV_A" "$IP4_A" 20 || return; done
 	before=$(settled_memory)
-	timeout 60 ./lib/churn.py "$DEV_A" "$IP4_A" 60 || return
+	within 60 ./lib/churn.py "$DEV_A" "$IP4_A" 60 || return
 	after=$(settled_memory)
 	note "memory before $before KiB, after $after KiB"
 	fabric_down

@@ -66,6 +66,16 @@ add link 4 ib_write_lat -s 1024 -n 50 --write_with_imm
 add link 4 ib_read_lat -s 4096 -n 50
 add link 6 ib_atomic_lat -n 50
 
+# Shared receive queues.
+for path in link loop; do
+	add $path 4 ibv_srq_pingpong -n 20 -s 4096 -m 1024 -q 8 -r 100 -c
+	add $path 6 ib_send_bw -m 1024 -s 4096 -n 50 -q 4 --use-srq
+done
+add link 6 ibv_srq_pingpong -n 20 -s 1000 -m 1024 -q 4 -r 20 -e
+add link 4 ib_send_bw -m 1024 -s 8192 -n 50 -q 4 --use-srq -e
+add link 4 ib_send_bw -m 1024 -s 2048 -n 50 --use-srq -r 16
+add link 4 ib_send_lat -s 64 -n 50 --use-srq
+
 ktap_add "ibv_rc_pingpong over a VLAN" over_vlan ibv_rc_pingpong -n 50 -s 4096 -m 1024
 
 # Of what the other side waits for, no more packets than one turn sends: nothing makes good for a loss.
@@ -79,6 +89,16 @@ add link 6 ib_send_bw -c UC -m 4096 -s 2048 -n 20 -e -b
 add link 4 ib_write_bw -c UC -m 1024 -s 8192 -n 20 --write_with_imm
 add link 6 ib_write_lat -c UC -s 64 -n 50 -I 64
 add link 4 ib_write_lat -c UC -s 4096 -m 1024 -n 50 --write_with_imm
+
+for path in link loop; do
+	add $path 4 ibv_ud_pingpong -n 50 -s 1024
+	add $path 6 ib_send_bw -c UD -s 2048 -n 50
+	add $path 4 ib_send_lat -c UD -s 1024 -n 50
+done
+add link 6 ibv_ud_pingpong -n 50 -s 4096 -e
+add link 4 ib_send_bw -c UD -s 1024 -n 50 -e -b
+add link 4 ib_send_bw -c UD -s 512 -n 40 -q 4
+add link 6 ib_send_lat -c UD -s 64 -n 50 -I 64
 
 fabric_up 4200 || { echo "Bail out! the network does not come up"; exit 1; }
 ktap_run traffic "$@"

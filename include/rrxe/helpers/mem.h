@@ -9,3 +9,20 @@ __rust_helper void rust_helper_copy_bytes(void *to, const void *from, size_t len
 {
 	memcpy(to, from, len);
 }
+
+/*
+ * Whether all bytes are memory that is mapped where the kernel maps all of it. That is the
+ * same for all pages of a subsection.
+ */
+__rust_helper bool rust_helper_is_direct_mapped(unsigned long start, size_t len)
+{
+	const unsigned long step = 1UL << SUBSECTION_SHIFT;
+	unsigned long last = start + len - 1, at;
+
+	if (!len || last < start)
+		return false;
+	for (at = start; at < last; at = ALIGN_DOWN(at, step) + step)
+		if (!virt_addr_valid((void *)at))
+			return false;
+	return virt_addr_valid((void *)last);
+}

@@ -55,6 +55,16 @@ __rust_helper void rust_helper_ib_cq_deliver(struct ib_cq *cq, enum ib_event_typ
 		cq->event_handler(&event, cq->cq_context);
 }
 
+__rust_helper void rust_helper_ib_srq_deliver(struct ib_srq *srq, enum ib_event_type code)
+{
+	struct ib_event event = {
+		.device = srq->device, .element.srq = srq, .event = code,
+	};
+
+	if (srq->event_handler)
+		srq->event_handler(&event, srq->srq_context);
+}
+
 __rust_helper void rust_helper_ib_qp_deliver(struct ib_qp *qp, enum ib_event_type code)
 {
 	struct ib_event event = {

@@ -12,7 +12,10 @@ use super::{
     Udata, //
 };
 use crate::kapi::bindings as b;
-use kernel::prelude::*;
+use kernel::{
+    alloc::Flags,
+    prelude::*, //
+};
 
 /// An address vector ([`struct rdma_ah_attr`]): a path through the network.
 ///
@@ -138,29 +141,43 @@ impl RocePath {
     }
 }
 
-/// The driver's part of an address handle of a user process.
+/// The driver's part of an address handle.
 pub(crate) trait AddressHandle<P: Provider<Ah = Self>>: Sized + Send + Sync {
-    /// Makes an address handle. Process context, may sleep.
-    fn create(pd: &Pd<P>, attr: &AhAttr, udata: &mut Udata<'_>) -> Result<Self>;
+    /// Makes an address handle. `udata` is `None` for a user inside the kernel.
+    ///
+    /// Sleeps if `flags` allow it; any context otherwise.
+    fn create(
+        pd: &Pd<P>,
+        attr: &AhAttr,
+        flags: Flags,
+        udata: Option<&mut Udata<'_>>,
+    ) -> Result<Self>;
+
+    /// Ends it; no request that names it is left. Any context.
+    fn destroy(self) {}
 }
 
-/// The operation `create_user_ah`.
+/// The operations `create_ah` and `create_user_ah`.
 ///
 /// # Safety
 ///
 /// To be called by the RDMA core, as [`ops`](super::ops) says.
-pub(super) unsafe extern "C" fn create_user<P: Provider>(
+pub(super) unsafe extern "C" fn create<P: Provider>(
     ah: *mut b::ib_ah,
     init: *mut b::rdma_ah_init_attr,
     udata: *mut b::ib_udata,
 ) -> c_int {
     // SAFETY: The core passes a valid structure that it does not touch meanwhile.
-    let attr = unsafe { (*init).ah_attr };
+    let init = unsafe { &*init };
     // SAFETY: As above.
-    let attr = AhAttr::from_ref(unsafe { &*attr });
-    let make = |pd: &Pd<P>, udata: Option<Udata<'_>>| {
-        let mut udata = udata.ok_or(EINVAL)?;
-        Ok((P::Ah::create(pd, attr, &mut udata)?, ()))
+    let attr = AhAttr::from_ref(unsafe { &*init.ah_attr });
+    let flags = if init.flags & b::rdma_create_ah_flags_RDMA_CREATE_AH_SLEEPABLE != 0 {
+        GFP_KERNEL_ACCOUNT
+    } else {
+        GFP_ATOMIC
+    };
+    let make = |pd: &Pd<P>, mut udata: Option<Udata<'_>>| {
+        Ok((P::Ah::create(pd, attr, flags, udata.as_mut())?, ()))
     };
     // SAFETY: This is the create operation.
     unsafe { Ah::<P>::create(ah, udata, make) }
@@ -173,6 +190,6 @@ pub(super) unsafe extern "C" fn create_user<P: Provider>(
 /// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn destroy<P: Provider>(ah: *mut b::ib_ah, _flags: u32) -> c_int {
     // SAFETY: This is the destroy operation.
-    unsafe { Ah::<P>::destroy(ah, drop) };
+    unsafe { Ah::<P>::destroy(ah, P::Ah::destroy) };
     0
 }

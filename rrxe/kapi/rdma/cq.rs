@@ -3,31 +3,27 @@
 //! Completion queues.
 
 use super::{
+    cq_notify::NotifyOwner,
     event::{
         CqEvents,
         EventOwner, //
     },
     object::Cq,
+    wc::CompletionPlace,
+    CqNotify,
     Device,
     Provider,
     Udata, //
 };
-use crate::kapi::{
-    bindings as b,
-    sync::{
-        new_spinlock_bh,
-        SpinLockBh, //
-    },
-};
-use core::ptr::{
-    self,
-    NonNull, //
+use crate::kapi::bindings as b;
+use core::{
+    ptr,
+    slice, //
 };
 use kernel::{
     error::from_result,
     new_mutex,
-    prelude::*,
-    sync::Arc, //
+    prelude::*, //
 };
 
 /// What the creator of a completion queue asks for.
@@ -68,8 +64,16 @@ pub(crate) trait CompletionQueue<P: Provider<Cq = Self>>: Sized + Send + Sync {
 
     /// Asks for one call of [`CqNotify::notify`] at `moment`.
     ///
-    /// Returns whether the queue holds completions already. Never sleeps.
+    /// Returns whether the queue holds completions already. Any context.
     fn arm(&self, moment: Moment) -> bool;
+
+    /// Takes completions off the queue of a user inside the kernel, oldest first, to `places`, and
+    /// returns how many. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for the queue of a user process, who polls by itself.
+    fn poll(&self, device: &Device<P>, places: &mut [CompletionPlace]) -> Result<usize>;
 
     /// Makes room for `entries` completions, or fails and changes nothing.
     ///
@@ -80,62 +84,6 @@ pub(crate) trait CompletionQueue<P: Provider<Cq = Self>>: Sized + Send + Sync {
 
     /// Tears the queue down; no queue pair uses it any more. May sleep.
     fn destroy(self) {}
-}
-
-/// The C queue, while it is there to be notified of.
-#[pin_data]
-struct Target {
-    #[pin]
-    cq: SpinLockBh<Option<NonNull<b::ib_cq>>>,
-}
-
-// SAFETY: The pointer is only used under the lock, for calls that any thread may make.
-unsafe impl Send for Target {}
-
-// SAFETY: As for `Send`.
-unsafe impl Sync for Target {}
-
-/// Tells the consumer of a completion queue to look at it; harmless once the queue is gone.
-pub(crate) struct CqNotify(Arc<Target>);
-
-impl CqNotify {
-    /// Calls the consumer's completion handler.
-    ///
-    /// Process or softirq context; never sleeps. The handler may take the consumer's own
-    /// locks and arm nothing itself, so the caller may hold the lock of the queue.
-    pub(crate) fn notify(&self) {
-        let target = self.0.cq.lock();
-        let Some(cq) = *target else {
-            return;
-        };
-        // SAFETY: The queue is valid while the target is set, which we hold the lock of.
-        unsafe { b::helpers::ib_cq_notify(cq.as_ptr()) };
-    }
-}
-
-/// The owning end of a [`CqNotify`]: its drop waits for a running call and stops others.
-pub(crate) struct NotifyOwner(Arc<Target>);
-
-impl NotifyOwner {
-    /// # Safety
-    ///
-    /// `cq` must be valid until the result has been dropped.
-    unsafe fn new(cq: *mut b::ib_cq) -> Result<Self> {
-        let target = pin_init!(Target {
-            cq <- new_spinlock_bh!(NonNull::new(cq)),
-        });
-        Ok(Self(Arc::pin_init(target, GFP_KERNEL_ACCOUNT)?))
-    }
-
-    fn handle(&self) -> CqNotify {
-        CqNotify(self.0.clone())
-    }
-}
-
-impl Drop for NotifyOwner {
-    fn drop(&mut self) {
-        *self.0.cq.lock() = None;
-    }
 }
 
 /// The operation `create_cq`.
@@ -161,9 +109,13 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
         unsafe { b::helpers::uverbs_attr_bundle_udata(attrs) }
     };
     let make = |device: &Device<P>, mut udata: Option<Udata<'_>>| {
-        // SAFETY: `cq` stays valid until its destroy operation, and so do the owners.
-        let notify = unsafe { NotifyOwner::new(cq) }?;
-        // SAFETY: As above.
+        let notify = match &udata {
+            // SAFETY: `cq` stays valid until its destroy operation, and so does the owner.
+            Some(_) => unsafe { NotifyOwner::of_user(cq) },
+            // SAFETY: As above.
+            None => unsafe { NotifyOwner::of_kernel(cq, attr.comp_vector) },
+        }?;
+        // SAFETY: `cq` stays valid until its destroy operation, and so does the owner.
         let events = unsafe { EventOwner::new(cq) }?;
         let mappings = KBox::pin_init(new_mutex!(KVec::new()), GFP_KERNEL_ACCOUNT)?;
 
@@ -246,4 +198,25 @@ pub(super) unsafe extern "C" fn arm<P: Provider>(
     let missed = cq.arm(moment);
     let report = flags & b::ib_cq_notify_flags_IB_CQ_REPORT_MISSED_EVENTS != 0;
     c_int::from(missed && report)
+}
+
+/// The operation `poll_cq`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn poll<P: Provider>(
+    cq: *mut b::ib_cq,
+    count: c_int,
+    places: *mut b::ib_wc,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live queue.
+        let cq = unsafe { Cq::<P>::from_raw(cq) };
+        let count = usize::try_from(count)?;
+        // SAFETY: The core passes that many places, which are ours meanwhile; the type takes
+        // whatever is there.
+        let places = unsafe { slice::from_raw_parts_mut(places.cast::<CompletionPlace>(), count) };
+        Ok(c_int::try_from(cq.poll(cq.device(), places)?)?)
+    })
 }

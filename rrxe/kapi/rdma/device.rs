@@ -7,7 +7,8 @@ use super::{
         CoreCaps,
         PortLimits, //
     },
-    Provider, //
+    Provider,
+    StatDesc, //
 };
 use crate::kapi::{
     bindings as b,
@@ -156,6 +157,13 @@ impl DeviceCaps {
     /// Has a system image GUID.
     pub(crate) const SYS_IMAGE_GUID: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Has memory windows of type 1.
+    pub(crate) const MEM_WINDOW: Self = Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64);
+    /// Has memory windows of type 2B.
+    pub(crate) const MEM_WINDOW_TYPE_2B: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64);
+    /// Changes the sizes of shared receive queues.
+    pub(crate) const SRQ_RESIZE: Self = Self(b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64);
     /// Says "receiver not ready" by itself.
     pub(crate) const RC_RNR_NAK: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
@@ -193,8 +201,16 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_cq: u32,
     /// Completions that fit into a queue.
     pub(crate) max_cqe: u32,
+    /// Shared receive queues.
+    pub(crate) max_srq: u32,
+    /// Requests that fit into a shared receive queue.
+    pub(crate) max_srq_wr: u32,
+    /// Scatter entries of a request in a shared receive queue.
+    pub(crate) max_srq_sge: u32,
     /// Memory regions.
     pub(crate) max_mr: u32,
+    /// Memory windows.
+    pub(crate) max_mw: u32,
     /// Protection domains.
     pub(crate) max_pd: u32,
     /// Address handles.
@@ -219,6 +235,13 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
     const GIDS: u32;
     /// The port's partition keys.
     const PKEYS: &'static [u16];
+
+    /// What the port counts. At most 256 things.
+    fn counters() -> &'static [StatDesc];
+
+    /// How many there were, since the device was made, of what is at `index` of
+    /// [`counters`](Self::counters). Process context.
+    fn count(&self, index: usize) -> u64;
 
     /// What the device offers.
     fn attributes(&self) -> DeviceAttr;
@@ -267,7 +290,11 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_sge_rd = c_int::try_from(from.max_sge_rd)?;
         to.max_cq = c_int::try_from(from.max_cq)?;
         to.max_cqe = c_int::try_from(from.max_cqe)?;
+        to.max_srq = c_int::try_from(from.max_srq)?;
+        to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
+        to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;
         to.max_mr = c_int::try_from(from.max_mr)?;
+        to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;
         to.max_ah = c_int::try_from(from.max_ah)?;
         to.max_qp_rd_atom = c_int::try_from(from.max_qp_rd_atom)?;

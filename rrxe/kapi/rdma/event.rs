@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Asynchronous events of queue pairs and completion queues.
+//! Asynchronous events of queue pairs, completion queues and shared receive queues.
 //!
 //! The driver finds them anywhere, often in a softirq or under its locks, but the handlers
 //! of the RDMA core's users may expect process context. So an event is noted and delivered
@@ -45,7 +45,6 @@ pub(crate) enum QpEvent {
     /// The send queue has drained.
     SqDrained = b::ib_event_type_IB_EVENT_SQ_DRAINED,
     /// No more requests of the shared receive queue complete here.
-    #[expect(dead_code, reason = "for shared receive queues")]
     LastWqeReached = b::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED,
 }
 
@@ -55,6 +54,14 @@ pub(crate) enum QpEvent {
 pub(crate) enum CqEvent {
     /// The queue has overrun and is dead.
     Error = b::ib_event_type_IB_EVENT_CQ_ERR,
+}
+
+/// An event of a shared receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum SrqEvent {
+    /// Fewer requests are left than the limit.
+    LimitReached = b::ib_event_type_IB_EVENT_SRQ_LIMIT_REACHED,
 }
 
 /// A kind of object that has events.
@@ -105,6 +112,7 @@ macro_rules! event_source {
 
 event_source!(QpSource: ib_qp, QpEvent, b::helpers::ib_qp_deliver);
 event_source!(CqSource: ib_cq, CqEvent, b::helpers::ib_cq_deliver);
+event_source!(SrqSource: ib_srq, SrqEvent, b::helpers::ib_srq_deliver);
 
 /// Events on their way to the handler.
 ///
@@ -145,6 +153,29 @@ impl<S: EventSource> WorkItem for Mailbox<S> {
     }
 }
 
+/// A queue pair as its consumer inside the kernel knows it: good for nothing but to be given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpObject(NonNull<b::ib_qp>);
+
+// SAFETY: The pointer is not used.
+unsafe impl Send for QpObject {}
+
+// SAFETY: As above.
+unsafe impl Sync for QpObject {}
+
+impl QpObject {
+    pub(super) fn as_ptr(self) -> *mut b::ib_qp {
+        self.0.as_ptr()
+    }
+}
+
+impl QpEvents {
+    /// The queue pair that the events are of.
+    pub(crate) fn object(&self) -> QpObject {
+        QpObject(self.0.source)
+    }
+}
+
 /// Raises the events of one object; harmless once the object is gone.
 pub(crate) struct Events<S: EventSource>(Arc<Mailbox<S>>);
 
@@ -153,6 +184,9 @@ pub(crate) type QpEvents = Events<QpSource>;
 
 /// Raises the events of a completion queue.
 pub(crate) type CqEvents = Events<CqSource>;
+
+/// Raises the events of a shared receive queue.
+pub(crate) type SrqEvents = Events<SrqSource>;
 
 impl<S: EventSource> Events<S> {
     /// Raises `event`. Process or softirq context; never sleeps.

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::kapi::{
     bindings as b,
-    net::netdev::NetDevice, //
+    net::netdev::NetDevice,
+    sync, //
 };
 use core::ptr;
 use kernel::{
@@ -80,6 +81,7 @@ impl Drop for LinkRegistration {
         // SAFETY: Registered in `new`. This waits for devices that are being made.
         unsafe { b::rdma_link_unregister(self.0.as_raw()) };
         registry::unregister_all();
+        sync::wait_for_burials();
     }
 }
 

@@ -25,13 +25,17 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 mod ah;
+mod chunks;
 mod cq;
+mod cq_notify;
 mod device;
+mod direct;
 mod event;
 mod gid;
 mod link;
 mod mmap;
 mod mr;
+mod mw;
 mod object;
 mod ops;
 mod pd;
@@ -40,9 +44,13 @@ mod provider;
 mod qp;
 mod qp_attr;
 mod registry;
+mod srq;
+mod stats;
 mod ucontext;
 mod udata;
 mod umem;
+mod wc;
+mod wr;
 
 pub(crate) use self::{
     ah::{
@@ -50,12 +58,13 @@ pub(crate) use self::{
         AhAttr,
         RocePath, //
     },
+    chunks::Chunks,
     cq::{
         CompletionQueue,
         CqInit,
-        CqNotify,
         Moment, //
     },
+    cq_notify::CqNotify,
     device::{
         Device,
         DeviceAttr,
@@ -63,11 +72,15 @@ pub(crate) use self::{
         IbDevice,
         ProviderDevice, //
     },
+    direct::DirectMap,
     event::{
         CqEvent,
         CqEvents,
         QpEvent,
-        QpEvents, //
+        QpEvents,
+        QpObject,
+        SrqEvent,
+        SrqEvents, //
     },
     link::{
         Link,
@@ -78,6 +91,10 @@ pub(crate) use self::{
     mr::{
         MemoryRegion,
         UserRegion, //
+    },
+    mw::{
+        MemoryWindow,
+        MwType, //
     },
     object::Pd,
     pd::ProtectionDomain,
@@ -104,10 +121,26 @@ pub(crate) use self::{
         DeviceSpec,
         Registered, //
     },
+    srq::{
+        SharedReceiveQueue,
+        SrqCaps,
+        SrqModify, //
+    },
+    stats::StatDesc,
     ucontext::UserContext,
     udata::Udata,
-    umem::{
-        Chunks,
-        Umem, //
+    umem::Umem,
+    wc::{
+        Completion,
+        CompletionExtra,
+        CompletionPlace, //
+    },
+    wr::{
+        Operands,
+        ReceiveList,
+        ReceiveRequest,
+        SendList,
+        SendRequest,
+        WorkSge, //
     },
 };

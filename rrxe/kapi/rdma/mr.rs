@@ -8,6 +8,7 @@ use super::{
         Pd, //
     },
     umem::Umem,
+    DirectMap,
     Provider, //
 };
 use crate::kapi::{
@@ -45,11 +46,20 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     /// ones, and that remote write or atomic access comes with local write access.
     fn register(pd: &Pd<P>, region: &UserRegion) -> Result<Self>;
 
+    /// Makes all memory that the kernel maps directly a region, whose first byte has the address
+    /// zero. `access` is bits of `enum ib_access_flags`.
+    ///
+    /// Process context, may sleep. For users inside the kernel only.
+    fn direct(pd: &Pd<P>, map: DirectMap, access: u32) -> Result<Self>;
+
     /// The key for work requests of the region's owner.
     fn lkey(&self) -> u32;
 
     /// The key to give to the peer.
     fn rkey(&self) -> u32;
+
+    /// Whether it has to stay because something else depends on it.
+    fn is_in_use(&self) -> bool;
 
     /// Ends the registration. On return nothing uses the memory any more. May sleep.
     fn deregister(self) {}
@@ -69,21 +79,45 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
     dmah: *mut b::ib_dmah,
     _udata: *mut b::ib_udata,
 ) -> *mut b::ib_mr {
-    let register = || {
+    let register = |pd: &Pd<P>| {
         if !dmah.is_null() {
             return Err(eopnotsupp());
         }
-        // SAFETY: The core passes a live protection domain.
-        let pd = unsafe { Pd::<P>::from_raw(pd) };
         let region = UserRegion {
             start,
             length,
             iova,
             access: access as u32,
         };
+        P::Mr::register(pd, &region)
+    };
+    // SAFETY: The core passes a live protection domain.
+    create(unsafe { Pd::<P>::from_raw(pd) }, register)
+}
 
+/// The operation `get_dma_mr`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn get_dma<P: Provider>(
+    pd: *mut b::ib_pd,
+    access: c_int,
+) -> *mut b::ib_mr {
+    // SAFETY: Only users inside the kernel ask for such a region, and the region is of their
+    // protection domain.
+    let map = unsafe { DirectMap::new() };
+    // SAFETY: The core passes a live protection domain.
+    create(unsafe { Pd::<P>::from_raw(pd) }, |pd| {
+        P::Mr::direct(pd, map, access as u32)
+    })
+}
+
+/// Makes the object of a region: has `make` make the driver's value.
+fn create<P: Provider>(pd: &Pd<P>, make: impl FnOnce(&Pd<P>) -> Result<P::Mr>) -> *mut b::ib_mr {
+    let create = || {
         let memory = KBox::<Mr<P>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
-        let data = P::Mr::register(pd, &region)?;
+        let data = make(pd)?;
         let mr = KBox::into_raw(memory).cast::<b::ib_mr>();
         // SAFETY: `mr` is ours, and zeroes are a valid `ib_mr`.
         let raw = unsafe { &mut *mr };
@@ -94,7 +128,7 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
         unsafe { Mr::<P>::init(mr, data, ()) };
         Ok(mr)
     };
-    register().unwrap_or_else(|error: Error| error.to_ptr())
+    create().unwrap_or_else(|error: Error| error.to_ptr())
 }
 
 /// The operation `dereg_mr`.
@@ -106,9 +140,13 @@ pub(super) unsafe extern "C" fn dereg<P: Provider>(
     mr: *mut b::ib_mr,
     _udata: *mut b::ib_udata,
 ) -> c_int {
+    // SAFETY: The object is there until its destroy operation has succeeded.
+    if unsafe { Mr::<P>::from_raw(mr) }.is_in_use() {
+        return EBUSY.to_errno();
+    }
     // SAFETY: This is the destroy operation.
     unsafe { Mr::<P>::destroy(mr, P::Mr::deregister) };
-    // SAFETY: The memory comes from `reg_user`, and its content has been taken.
+    // SAFETY: The memory comes from `create`, and its content has been taken.
     drop(unsafe { KBox::from_raw(mr.cast::<MaybeUninit<Mr<P>>>()) });
     0
 }

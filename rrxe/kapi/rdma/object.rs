@@ -3,12 +3,13 @@
 //! What the RDMA core's objects and the driver's values have in common: one allocation.
 
 use super::{
-    cq::NotifyOwner,
+    cq_notify::NotifyOwner,
     device::Device,
     event::{
         CqSource,
         EventOwner,
-        QpSource, //
+        QpSource,
+        SrqSource, //
     },
     mmap::Mapping,
     Provider,
@@ -181,7 +182,7 @@ macro_rules! kinds {
         }
 
         $(
-            // SAFETY: The RDMA core (or `mr::reg_user`, for the device of regions) sets both, to
+            // SAFETY: The RDMA core (or `mr::create`, for the device of regions) sets both, to
             // what belongs to this provider, and keeps them for as long as the object.
             unsafe impl<P: Provider> Kind<P> for kind::$name {
                 type Raw = b::$raw;
@@ -219,8 +220,12 @@ kinds! {
     Ah = ib_ah.pd: Pd, ();
     /// A completion queue.
     Cq = ib_cq.device: Device, (NotifyOwner, EventOwner<CqSource>, Pin<KBox<Mutex<KVec<Mapping>>>>);
+    /// A shared receive queue.
+    Srq = ib_srq.pd: Pd, (EventOwner<SrqSource>, Pin<KBox<Mutex<KVec<Mapping>>>>);
     /// A queue pair.
     Qp = ib_qp.pd: Pd, (EventOwner<QpSource>, KVec<Mapping>);
     /// A memory region.
     Mr = ib_mr.pd: Pd, ();
+    /// A memory window.
+    Mw = ib_mw.pd: Pd, ();
 }

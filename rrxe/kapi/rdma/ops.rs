@@ -19,8 +19,9 @@
 //!   returned, and only if it was made. All others may run beside one another.
 //!
 //! Operations that are left out make the core refuse the corresponding verb with
-//! `EOPNOTSUPP`. Without `poll_cq`, `post_recv` and `get_dma_mr` the device is for user space
-//! only, and clients inside the kernel are not told of it.
+//! `EOPNOTSUPP`. `poll_cq`, `post_recv` and `get_dma_mr` are for clients inside the kernel, which
+//! are not told of a device that lacks one of them. User space may call these two and `post_srq_recv` as well: by
+//! commands of the RDMA core that the user library does not use.
 //!
 //! [`struct ib_device_ops`]: srctree/include/rdma/ib_verbs.h
 
@@ -30,16 +31,21 @@ use super::{
     device,
     mmap,
     mr,
+    mw,
     object::{
         Ah,
         Context,
         Cq,
+        Mw,
         Pd,
-        Qp, //
+        Qp,
+        Srq, //
     },
     pd,
     port,
     qp,
+    srq,
+    stats,
     ucontext,
     Provider, //
 };
@@ -61,6 +67,9 @@ impl<P: Provider> Table<P> {
         get_link_layer: Some(port::link_layer),
         query_pkey: Some(port::query_pkey::<P>),
 
+        alloc_hw_port_stats: Some(stats::alloc::<P>),
+        get_hw_stats: Some(stats::get::<P>),
+
         alloc_ucontext: Some(ucontext::alloc::<P>),
         dealloc_ucontext: Some(ucontext::dealloc::<P>),
         disassociate_ucontext: Some(ucontext::disassociate),
@@ -70,28 +79,43 @@ impl<P: Provider> Table<P> {
         alloc_pd: Some(pd::alloc::<P>),
         dealloc_pd: Some(pd::dealloc::<P>),
 
-        create_user_ah: Some(ah::create_user::<P>),
+        create_ah: Some(ah::create::<P>),
+        create_user_ah: Some(ah::create::<P>),
         destroy_ah: Some(ah::destroy::<P>),
 
         create_cq: Some(cq::create::<P>),
         destroy_cq: Some(cq::destroy::<P>),
         resize_user_cq: Some(cq::resize::<P>),
         req_notify_cq: Some(cq::arm::<P>),
+        poll_cq: Some(cq::poll::<P>),
+
+        create_srq: Some(srq::create::<P>),
+        destroy_srq: Some(srq::destroy::<P>),
+        modify_srq: Some(srq::modify::<P>),
+        query_srq: Some(srq::query::<P>),
+        post_srq_recv: Some(srq::post_recv::<P>),
 
         create_qp: Some(qp::create::<P>),
         modify_qp: Some(qp::modify::<P>),
         query_qp: Some(qp::query::<P>),
         destroy_qp: Some(qp::destroy::<P>),
         post_send: Some(qp::post_send::<P>),
+        post_recv: Some(qp::post_recv::<P>),
 
+        get_dma_mr: Some(mr::get_dma::<P>),
         reg_user_mr: Some(mr::reg_user::<P>),
         dereg_mr: Some(mr::dereg::<P>),
+
+        alloc_mw: Some(mw::alloc::<P>),
+        dealloc_mw: Some(mw::dealloc::<P>),
 
         size_ib_ucontext: Context::<P>::SIZE,
         size_ib_pd: Pd::<P>::SIZE,
         size_ib_ah: Ah::<P>::SIZE,
         size_ib_cq: Cq::<P>::SIZE,
+        size_ib_srq: Srq::<P>::SIZE,
         size_ib_qp: Qp::<P>::SIZE,
+        size_ib_mw: Mw::<P>::SIZE,
 
         ..pin_init::zeroed()
     };

@@ -8,9 +8,11 @@ use super::{
     Link,
     LinkOps,
     MemoryRegion,
+    MemoryWindow,
     ProtectionDomain,
     ProviderDevice,
     QueuePair,
+    SharedReceiveQueue,
     UserContext, //
 };
 use crate::kapi::bindings as b;
@@ -42,10 +44,14 @@ pub(crate) trait Provider: Sized + Send + Sync + 'static {
     type Ah: AddressHandle<Self>;
     /// A completion queue.
     type Cq: CompletionQueue<Self>;
+    /// A shared receive queue.
+    type Srq: SharedReceiveQueue<Self>;
     /// A queue pair.
     type Qp: QueuePair<Self>;
     /// A memory region.
     type Mr: MemoryRegion<Self>;
+    /// A memory window.
+    type Mw: MemoryWindow<Self>;
     /// How `rdma link add` makes a device.
     type Link: Link<Self>;
 

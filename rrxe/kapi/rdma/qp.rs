@@ -10,19 +10,21 @@ use super::{
     object::{
         Cq,
         Pd,
-        Qp, //
+        Qp,
+        Srq, //
     },
     qp_attr::{
         QpAttr,
         QpModify, //
     },
+    wr::{
+        ReceiveList,
+        SendList, //
+    },
     Provider,
     Udata, //
 };
-use crate::kapi::{
-    bindings as b,
-    error::eopnotsupp, //
-};
+use crate::kapi::bindings as b;
 use core::marker::PhantomData;
 use kernel::{
     error::from_result,
@@ -134,9 +136,11 @@ impl<P: Provider> QpInit<'_, P> {
         self.attr.create_flags
     }
 
-    /// Whether receives come from a shared receive queue.
-    pub(crate) fn has_srq(&self) -> bool {
-        !self.attr.srq.is_null()
+    /// Where receives come from, if they are shared.
+    pub(crate) fn srq(&self) -> Option<&Srq<P>> {
+        let srq = self.attr.srq;
+        // SAFETY: Not null, and as the type invariant says.
+        (!srq.is_null()).then(|| unsafe { Srq::from_raw(srq) })
     }
 
     /// Where sends complete. Fails with `EINVAL` if the creator named none.
@@ -199,6 +203,21 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
     ///
     /// Process context.
     fn doorbell(&self) -> Result;
+
+    /// Takes the requests of a user inside the kernel, up to the first that it refuses. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` for the queue pair of a user process, `EINVAL` for a request that makes no sense
+    /// or in a state in which none may be posted, `ENOMEM` if the queue is full.
+    fn post_send(&self, requests: &mut SendList) -> Result;
+
+    /// Takes the requests of a user inside the kernel, up to the first that it refuses. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`post_send`](Self::post_send).
+    fn post_receive(&self, requests: &mut ReceiveList) -> Result;
 
     /// Tears the queue pair down; no operation on it runs any more. May sleep.
     ///
@@ -319,15 +338,41 @@ pub(super) unsafe extern "C" fn post_send<P: Provider>(
     from_result(|| {
         // SAFETY: The core passes a live queue pair.
         let qp = unsafe { Qp::<P>::from_raw(qp) };
-        let result = if list.is_null() {
+        // SAFETY: The core passes a list that stays valid during the call.
+        let mut requests = unsafe { SendList::new(list) };
+        let posted = if list.is_null() {
             qp.doorbell()
         } else {
-            Err(eopnotsupp())
+            qp.post_send(&mut requests)
         };
-        if result.is_err() {
+        if posted.is_err() {
             // SAFETY: The core passes a valid place for the first request not posted.
-            unsafe { bad.write(list) };
+            unsafe { bad.write(requests.first()) };
         }
-        result.map(|()| 0)
+        posted.map(|()| 0)
+    })
+}
+
+/// The operation `post_recv`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn post_recv<P: Provider>(
+    qp: *mut b::ib_qp,
+    list: *const b::ib_recv_wr,
+    bad: *mut *const b::ib_recv_wr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live queue pair.
+        let qp = unsafe { Qp::<P>::from_raw(qp) };
+        // SAFETY: The core passes a list that stays valid during the call.
+        let mut requests = unsafe { ReceiveList::new(list) };
+        let posted = qp.post_receive(&mut requests);
+        if posted.is_err() {
+            // SAFETY: The core passes a valid place for the first request not posted.
+            unsafe { bad.write(requests.first()) };
+        }
+        posted.map(|()| 0)
     })
 }

@@ -75,7 +75,6 @@ impl<'a> QpModify<'a> {
     }
 
     /// The queue key.
-    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) fn qkey(&self) -> Option<u32> {
         self.given(b::ib_qp_attr_mask_IB_QP_QKEY, self.attr.qkey)
     }
@@ -220,7 +219,6 @@ impl QpAttr {
     }
 
     /// Sets the queue key.
-    #[expect(dead_code, reason = "for datagrams")]
     pub(crate) fn set_qkey(&mut self, qkey: u32) -> &mut Self {
         self.0.qkey = qkey;
         self

@@ -15,7 +15,11 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    },
 };
 use zerocopy::Immutable;
 
@@ -69,6 +73,28 @@ impl Udata<'_> {
         let shared = mapping.shared();
         self.mappings.push(mapping, GFP_KERNEL_ACCOUNT)?;
         Ok(shared)
+    }
+
+    /// Reads the request.
+    ///
+    /// Fails with `EINVAL` if it is too short, with `EOPNOTSUPP` if there is more than this driver
+    /// knows of, and with `EFAULT`.
+    pub(crate) fn request<T: FromBytes + IntoBytes>(&mut self) -> Result<T> {
+        let mut request = T::new_zeroed();
+        let bytes = request.as_mut_bytes();
+        let (to, len) = (bytes.as_mut_ptr().cast(), bytes.len());
+        // SAFETY: Valid by the type invariant; the slice is valid for writes.
+        to_result(unsafe { b::_ib_copy_validate_udata_in(self.raw.as_ptr(), to, len, len) })?;
+        Ok(request)
+    }
+
+    /// Writes `value` to `address`, which the request has named. Fails with `EFAULT`.
+    pub(crate) fn write_at<T: IntoBytes + Immutable>(&mut self, address: u64, value: &T) -> Result {
+        let address = usize::try_from(address).map_err(|_| EFAULT)?;
+        let bytes = value.as_bytes();
+        UserSlice::new(UserPtr::from_addr(address), bytes.len())
+            .writer()
+            .write_slice(bytes)
     }
 
     /// Fails with `EINVAL` unless a `T` fits into the response.

@@ -100,7 +100,11 @@ impl Umem {
     ///
     /// `None` if there are not as many, or if they are to be written to and were pinned without
     /// access to write locally: then they may be pages that others have as well.
-    pub(crate) fn chunks<R: Rights>(&self, offset: usize, length: usize) -> Option<Chunks<'_, R>> {
+    pub(crate) fn chunks<R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+    ) -> Option<PinnedChunks<'_, R>> {
         let end = offset.checked_add(length)?;
         if end > self.len() || R::WRITE && !self.pages.are_writable() {
             return None;
@@ -112,7 +116,7 @@ impl Umem {
         };
         // INVARIANT: `begin` is where `extents` starts; `offset` lies in its first extent
         // unless nothing is left. The pages are writable if they need to be.
-        Some(Chunks {
+        Some(PinnedChunks {
             extents: self.extents.get(index..)?,
             begin,
             offset,
@@ -130,7 +134,7 @@ impl Umem {
 ///   borrowed for `'a`.
 /// - If `offset` is below `end` it lies in the first of them, and `end` in one of them.
 /// - If `R` has the right to write, the memory was pinned to be written to.
-pub(crate) struct Chunks<'a, R = ReadOnly> {
+pub(crate) struct PinnedChunks<'a, R = ReadOnly> {
     extents: &'a [Extent],
     begin: usize,
     offset: usize,
@@ -138,7 +142,7 @@ pub(crate) struct Chunks<'a, R = ReadOnly> {
     rights: PhantomData<R>,
 }
 
-impl<'a, R> Iterator for Chunks<'a, R> {
+impl<'a, R> Iterator for PinnedChunks<'a, R> {
     type Item = Chunk<'a, R>;
 
     fn next(&mut self) -> Option<Chunk<'a, R>> {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Synchronisation: locks that exclude softirqs, data with one runner, tables read under RCU.
+//! Synchronisation: locks that exclude interrupts or softirqs, data with one runner, tables read under RCU.
 
 pub(crate) mod bh;
+pub(crate) mod irq;
 pub(crate) mod owner;
 pub(crate) mod rcu_table;
 
@@ -11,11 +12,19 @@ pub(crate) use bh::{
     BhGuard,
     SpinLockBh, //
 };
+pub(crate) use irq::{
+    new_spinlock_irq,
+    SpinLockIrq, //
+};
 pub(crate) use owner::{
     Owned,
     Turn, //
 };
-pub(crate) use rcu_table::RcuTable;
+pub(in crate::kapi) use rcu_table::wait_for_burials;
+pub(crate) use rcu_table::{
+    Burial,
+    RcuTable, //
+};
 
 use super::bindings as b;
 

@@ -38,9 +38,9 @@ use kernel::{
 ///
 /// # Locking
 ///
-/// Changes take the table's own lock with softirqs disabled, for a few instructions; no other lock is
-/// taken under it. Changes may be made in process or softirq context, but for those that say that
-/// they sleep. Look-ups may be made in any context.
+/// Changes take the table's own lock with interrupts disabled, for a few instructions; no other lock
+/// is taken under it. Changes and look-ups may be made in any context, but for changes that say that
+/// they sleep.
 ///
 /// # Invariants
 ///
@@ -67,6 +67,67 @@ unsafe impl<T: Send + Sync> Send for RcuTable<T> {}
 // to `T` from several threads, which its `Send` and `Sync` allow.
 unsafe impl<T: Send + Sync> Sync for RcuTable<T> {}
 
+/// What it takes to drop an object of a table later. It is made along with the object, so that the
+/// removal needs no memory.
+pub(crate) struct Burial<T: Send + Sync + 'static>(KBox<Grave<T>>);
+
+/// An object that waits for the end of a grace period.
+#[repr(C)]
+struct Grave<T: Send + Sync + 'static> {
+    // The first, so that its address is that of the whole.
+    head: Opaque<b::callback_head>,
+    /// The pointer of an `Arc` that belongs to this; null before the burial.
+    object: *mut c_void,
+    objects: PhantomData<Arc<T>>,
+}
+
+// SAFETY: What there is to send is an `Arc<T>`.
+unsafe impl<T: Send + Sync> Send for Grave<T> {}
+
+// SAFETY: There is nothing to be done with a shared reference.
+unsafe impl<T: Send + Sync> Sync for Grave<T> {}
+
+impl<T: Send + Sync + 'static> Burial<T> {
+    /// Sleeps if `flags` allow it; `ENOMEM` when out of memory.
+    pub(crate) fn new(flags: Flags) -> Result<Self> {
+        let grave = Grave {
+            head: Opaque::uninit(),
+            object: ptr::null_mut(),
+            objects: PhantomData,
+        };
+        Ok(Self(KBox::new(grave, flags)?))
+    }
+
+    /// Drops `object`, an entry that a table has given up, after a grace period.
+    fn bury(mut self, object: *mut c_void) {
+        self.0.object = object;
+        let grave = KBox::into_raw(self.0);
+        // SAFETY: The head is the first member of the grave, which stays until it is dug up by the
+        // function, once.
+        unsafe { b::call_rcu(grave.cast(), Some(Self::dig)) };
+    }
+
+    /// Drops what was buried.
+    ///
+    /// # Safety
+    ///
+    /// To be called by RCU, with the head of a grave that was a box.
+    unsafe extern "C" fn dig(head: *mut b::callback_head) {
+        // SAFETY: The head is the first member of the grave.
+        let grave = unsafe { KBox::from_raw(head.cast::<Grave<T>>()) };
+        // SAFETY: The object is an entry that a table has given up; a grace period has passed.
+        drop(unsafe { <Arc<T> as ForeignOwnable>::from_foreign(grave.object) });
+    }
+}
+
+/// Waits until what has been buried so far has been dropped. Process context, sleeps.
+///
+/// To be called before the module goes: the drop is its code.
+pub(in crate::kapi) fn wait_for_burials() {
+    // SAFETY: Has no requirements but the context.
+    unsafe { b::rcu_barrier() };
+}
+
 /// A number that is taken already, and under which an object can be published.
 ///
 /// Until then a look-up finds nothing there. Dropping it gives the number back.
@@ -87,7 +148,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     pub(crate) fn new(first: u32) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is valid for writes and pinned from now on. INVARIANT: No entries.
-            xa <- Opaque::ffi_init(|slot| unsafe { b::helpers::xa_init_alloc_bh(slot) }),
+            xa <- Opaque::ffi_init(|slot| unsafe { b::helpers::xa_init_alloc_irq(slot) }),
             next: core::cell::UnsafeCell::new(first),
             objects: PhantomData,
             _pin: PhantomPinned,
@@ -157,17 +218,6 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         Ok(Reservation { table: self, id })
     }
 
-    /// Puts `object` under a free number of `range`, visible at once. Errors as
-    /// [`reserve`](Self::reserve).
-    pub(crate) fn insert(
-        &self,
-        range: RangeInclusive<u32>,
-        object: Arc<T>,
-        flags: Flags,
-    ) -> Result<u32> {
-        self.reserve(range, flags)?.publish(object)
-    }
-
     /// Puts `object` under the number `id`, visible at once. Errors as
     /// [`reserve_at`](Self::reserve_at).
     pub(crate) fn insert_at(&self, id: u32, object: Arc<T>, flags: Flags) -> Result {
@@ -180,6 +230,26 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     /// expedited RCU grace period, and must not be called in an RCU read section. The number is free
     /// again before the wait.
     pub(crate) fn remove(&self, id: u32) -> Option<Arc<T>> {
+        let entry = self.erase(id)?;
+        grace_period();
+        // SAFETY: The entry was the table's own `Arc`. INVARIANT: No entry has it any more and a grace
+        // period has passed.
+        Some(unsafe { <Arc<T> as ForeignOwnable>::from_foreign(entry) })
+    }
+
+    /// Removes the object with number `id`, and has `burial` drop it when no look-up can see it. Any
+    /// context.
+    ///
+    /// The drop may be in a softirq. A number that is reserved has no object and stays reserved.
+    pub(crate) fn remove_later(&self, id: u32, burial: Burial<T>) {
+        if let Some(entry) = self.erase(id) {
+            burial.bury(entry);
+        }
+    }
+
+    /// Takes the object with number `id` off the table, and gives the pointer of its `Arc`, which
+    /// belongs to the caller from now on. Look-ups may still use it until a grace period has passed.
+    fn erase(&self, id: u32) -> Option<*mut c_void> {
         let entry = self.locked(|xa| {
             // SAFETY: `xa` is initialised, and may be read at any time.
             let entry = unsafe { b::xa_load(xa, index(id)) };
@@ -189,13 +259,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             }
             entry
         });
-        if entry.is_null() {
-            return None;
-        }
-        grace_period();
-        // SAFETY: The entry was the table's own `Arc`; erasing was under the lock, so nobody else has
-        // it. INVARIANT: No entry has it any more and a grace period has passed.
-        Some(unsafe { <Arc<T> as ForeignOwnable>::from_foreign(entry) })
+        (!entry.is_null()).then_some(entry)
     }
 
     /// The object with the smallest number not below `from`, and its number.
@@ -231,10 +295,10 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     fn locked<R>(&self, change: impl FnOnce(*mut b::xarray) -> R) -> R {
         let xa = self.xa.get();
         // SAFETY: `xa` is initialised.
-        unsafe { b::helpers::xa_lock_bh(xa) };
+        let flags = unsafe { b::helpers::xa_lock_irqsave(xa) };
         let result = change(xa);
-        // SAFETY: The lock was taken above.
-        unsafe { b::helpers::xa_unlock_bh(xa) };
+        // SAFETY: The lock was taken above, which gave the flags.
+        unsafe { b::helpers::xa_unlock_irqrestore(xa, flags) };
         result
     }
 }
@@ -269,7 +333,7 @@ impl<T: Send + Sync + 'static> Reservation<'_, T> {
         self.id
     }
 
-    /// Makes `object` visible under the number, which is returned. Process or softirq context.
+    /// Makes `object` visible under the number, which is returned. Any context.
     ///
     /// The entry is there, so nothing has to be allocated; should the table refuse it nevertheless,
     /// the object is dropped and the number given back.

@@ -11,8 +11,9 @@
 //! - Vocabulary: [`psn`], [`qpn`], [`key`], [`time`], [`timers`], [`mtu`], [`access`], [`status`].
 //! - Packets: [`opcode`] is the table every length is derived from, [`wire`] reads and writes the
 //!   headers, [`icrc`] masks what the invariant CRC leaves out.
+//! - Memory: [`mw`] knows what windows show of it.
 //! - Queue pairs: [`state`] says which attributes a transition needs and admits, [`rc`] runs the
-//!   two sides of a reliable connection, [`uc`] those of an unreliable one.
+//!   two sides of a reliable connection, [`uc`] those of an unreliable one, [`ud`] those of datagrams.
 
 // Kbuild adds `no_std` to every crate itself.
 #![cfg_attr(not(any(test, MODULE)), no_std)]
@@ -46,6 +47,7 @@ pub mod access;
 pub mod icrc;
 pub mod key;
 pub mod mtu;
+pub mod mw;
 pub mod opcode;
 pub mod psn;
 pub mod qpn;
@@ -55,6 +57,7 @@ pub mod status;
 pub mod time;
 pub mod timers;
 pub mod uc;
+pub mod ud;
 pub mod wire;
 
 pub use crate::{

@@ -6,6 +6,9 @@ failure, and exits non-zero if a test failed.  After each test the kernel's log 
 read: a test during which the kernel complained has failed, whatever it returned.
 
 Arguments of a suite select tests: only those are run whose name contains one of them.
+
+Where all is slow, as on a kernel with all its checks, the environment's PATIENCE is what
+time limits are multiplied with: each must go through patient().
 """
 
 import os
@@ -17,6 +20,8 @@ import time
 import traceback
 
 LINK_TYPE = os.environ.get("LINK_TYPE", "rrxe")
+
+PATIENCE = int(os.environ.get("PATIENCE", "1"))
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -32,6 +37,11 @@ class Skip(Exception):
 
 class TimeLimit(Exception):
     """The test ran into its time limit."""
+
+
+def patient(seconds):
+    """A time limit as long as this machine and kernel need it."""
+    return seconds * PATIENCE
 
 
 def check(condition, *what):
@@ -92,7 +102,7 @@ class Test:
     """A named function with its arguments, time limit and expectations."""
 
     def __init__(self, name, func, args, kwargs, limit, rxe_differs):
-        self.name, self.func, self.args, self.kwargs, self.limit = name, func, args, kwargs, limit
+        self.name, self.func, self.args, self.kwargs, self.limit = name, func, args, kwargs, patient(limit)
         # Why C rxe is known to fail this test; counts only when it is what is tested.
         self.expected = rxe_differs if LINK_TYPE == "rxe" else None
 

@@ -27,9 +27,19 @@ ROCE_PORT_HEX=12B7
 in_a() { ip netns exec "$NS_A" "$@"; }
 in_b() { ip netns exec "$NS_B" "$@"; }
 
+# What all time limits are multiplied with, where all is slow.
+PATIENCE=${PATIENCE:-1}
+
+# Run a command with a time limit.  usage: within SECONDS COMMAND...
+within() {
+	local limit=$(($1 * PATIENCE))
+	shift
+	timeout -k 5 "$limit" "$@"
+}
+
 # Repeat a command until it succeeds.  usage: wait_for SECONDS COMMAND...
 wait_for() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * PATIENCE))
 	shift
 	until "$@"; do
 		[[ $SECONDS -lt $end ]] || return 1
@@ -65,9 +75,9 @@ cable_up() {
 }
 
 # usage: link_add NAMESPACE DEVICE NETDEV
-link_add() { timeout 20 ip netns exec "$1" rdma link add "$2" type "$LINK_TYPE" netdev "$3"; }
+link_add() { within 20 ip netns exec "$1" rdma link add "$2" type "$LINK_TYPE" netdev "$3"; }
 
-link_del() { timeout 20 rdma link delete "$1"; }
+link_del() { within 20 rdma link delete "$1"; }
 
 have_device() { [[ -e /sys/class/infiniband/$1 ]]; }
 
@@ -98,6 +108,11 @@ device_up() {
 	link_add "$1" "$2" "$3" &&
 		wait_for 10 have_gid "$2" "$4" &&
 		wait_for 10 have_gid "$2" "$5"
+}
+
+# usage: device_up_4 NAMESPACE DEVICE NETDEV IPV4
+device_up_4() {
+	link_add "$1" "$2" "$3" && wait_for 10 have_gid "$2" "$4"
 }
 
 # usage: fabric_up [MTU]

@@ -12,7 +12,7 @@
 
 PERF_DIR=$(mktemp -d)
 PERF_CLIENT=$PERF_DIR/client PERF_SERVER=$PERF_DIR/server
-PERF_LIMIT=${PERF_LIMIT:-60}
+PERF_LIMIT=$((${PERF_LIMIT:-60} * PATIENCE))
 PERF_PORT=$((20000 + BASHPID % 10000))
 
 perf_done() { rm -rf "$PERF_DIR"; }

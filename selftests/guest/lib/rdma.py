@@ -30,13 +30,14 @@ import pyverbs.libibverbs_enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.mr import MR
+from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-from ktap import check
+from ktap import check, patient
 
 LIB = pathlib.Path(__file__).resolve().parent
 
@@ -61,7 +62,10 @@ ATTR = short(e.ibv_qp_attr_mask, "IBV_QP_")
 ACCESS = short(e.ibv_access_flags, "IBV_ACCESS_")
 SEND = short(e.ibv_send_flags, "IBV_SEND_")
 EVENT = short(e.ibv_event_type, "IBV_EVENT_")
+MW_TYPE = short(e.ibv_mw_type, "IBV_MW_")
+SRQ_MAX_WR, SRQ_LIMIT = int(e.ibv_srq_attr_mask.IBV_SRQ_MAX_WR), int(e.ibv_srq_attr_mask.IBV_SRQ_LIMIT)
 WITH_IMM = int(e.ibv_wc_flags.IBV_WC_WITH_IMM)
+WITH_INV = int(e.ibv_wc_flags.IBV_WC_WITH_INV)
 
 ALL_ACCESS = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_ATOMIC
 PSN_MASK = 0xFFFFFF
@@ -75,7 +79,8 @@ def shell(function, *args, timeout=60):
     """Run a function of net.sh; returns what it prints."""
     script = f'set -e; . "{LIB}/net.sh"; {function} "$@"'
     done = subprocess.run(
-        ["bash", "-c", script, "net", *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
+        ["bash", "-c", script, "net", *map(str, args)],
+        capture_output=True, text=True, timeout=patient(timeout), check=False,
     )
     check(done.returncode == 0, f"{function}: {done.stdout}{done.stderr}".strip())
     return done.stdout
@@ -91,10 +96,21 @@ class End:
     ip4: str
     ip6: str
 
+    @property
+    def mac(self):
+        """The Ethernet address of its netdev."""
+        return bytes.fromhex(self.run("cat", f"/sys/class/net/{self.netdev}/address").strip().replace(":", ""))
+
+    @property
+    def ip4_bytes(self):
+        """Its IPv4 address as on the wire."""
+        return socket.inet_aton(self.ip4)
+
     def run(self, *command, timeout=30):
         """Run a command in the network namespace of this end."""
         return subprocess.run(
-            ["ip", "netns", "exec", self.netns, *command], capture_output=True, text=True, timeout=timeout, check=True
+            ["ip", "netns", "exec", self.netns, *command],
+            capture_output=True, text=True, timeout=patient(timeout), check=True,
         ).stdout
 
     def socket(self, *args):
@@ -200,6 +216,38 @@ class Region:
         self.mr.close()
 
 
+class Window:
+    """A memory window. Once it is bound, `key` is what peers show."""
+
+    def __init__(self, device, kind):
+        self.kind = kind
+        self.mw = MW(device.pd, kind)
+        self.key = self.mw.rkey
+
+    def bind(self, qp, region, offset=0, length=None, access=ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ):
+        """Post that it show a part of a region; returns the number of the work request."""
+        number = next(qp.numbers)
+        length = region.length - offset if length is None else length
+        info = MWBindInfo(region.mr, region.mr.buf + offset, length, access)
+        if self.kind == MW_TYPE.TYPE_1:
+            qp.qp.bind_mw(self.mw, MWBind(info, SEND.SIGNALED, number))
+            self.key = self.mw.rkey
+        else:
+            wr = SendWR(number, WR.BIND_MW, send_flags=SEND.SIGNALED)
+            wr.set_bind_wr(self.mw, info)
+            qp.qp.post_send(wr)
+            self.key = wr.rkey
+        return number
+
+    def at(self, addr):
+        """An address, to be used with the key of the window."""
+        return Remote(addr, self.key)
+
+    def close(self):
+        """Free it."""
+        self.mw.close()
+
+
 # Devices and queue pairs.
 
 
@@ -232,9 +280,17 @@ class Device:
         """Allocate and register memory."""
         return Region(self, length, access)
 
+    def window(self, kind):
+        """Allocate a memory window."""
+        return Window(self, kind)
+
+    def qp(self, kind, attr):
+        """Make one end of a connection."""
+        return kind(self, attr)
+
     def event(self, seconds=5):
         """The next asynchronous event, or None if there is none in time."""
-        if not select.select([self.async_fd], [], [], seconds)[0]:
+        if not select.select([self.async_fd], [], [], patient(seconds))[0]:
             return None
         event = self.ctx.get_async_event()
         event.ack()
@@ -261,19 +317,24 @@ class Completion(typing.NamedTuple):
     imm: int
     flags: int
     qp_num: int
+    src_qp: int
+    invalidated: int = None
 
     @classmethod
     def of(cls, wc):
         """Translate one of pyverbs."""
         opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
         imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
-        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num)
+        invalidated = wc.imm_data if wc.wc_flags & WITH_INV else None
+        return cls(
+            wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp, invalidated
+        )
 
 
 def poll_for(cq, count, seconds=20):
     """Exactly `count` completions of a CQ, or an error that says how many came."""
     found = []
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while len(found) < count:
         found += map(Completion.of, cq.poll(count - len(found))[1])
         if len(found) < count:
@@ -340,7 +401,7 @@ class RcQp:
     RTR = ATTR.MAX_DEST_RD_ATOMIC | ATTR.MIN_RNR_TIMER
     RTS = ATTR.TIMEOUT | ATTR.RETRY_CNT | ATTR.RNR_RETRY | ATTR.MAX_QP_RD_ATOMIC
 
-    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None)):
+    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None), srq=None):
         self.device, self.attr = device, attr
         self.psn = random.getrandbits(24) if psn is None else psn
         self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0])
@@ -353,7 +414,12 @@ class RcQp:
             max_inline_data=attr.inline,
         )
         init = QPInitAttr(
-            qp_type=self.TYPE, scq=self.send_cq, rcq=self.recv_cq, cap=cap, sq_sig_all=attr.signal_all
+            qp_type=self.TYPE,
+            scq=self.send_cq,
+            rcq=self.recv_cq,
+            srq=srq and srq.srq,
+            cap=cap,
+            sq_sig_all=attr.signal_all,
         )
         self.qp = QP(device.pd, init)
         self.numbers = itertools.count(1)
@@ -429,13 +495,15 @@ class RcQp:
 
     # Work requests.
 
-    def post(self, opcode, sges, remote=None, imm=None, atomic=None, flags=SEND.SIGNALED):
+    def post(self, opcode, sges, remote=None, imm=None, atomic=None, datagram=None, flags=SEND.SIGNALED):
         """Post one send work request."""
         number = next(self.numbers)
         wire_imm = 0 if imm is None else socket.htonl(imm)
         sges = sges or [SGE(0, 0, 0)]  # pyverbs wants one
         wr = SendWR(number, opcode, len(sges), wire_imm, sges, flags)
-        if atomic:
+        if datagram:
+            wr.set_wr_ud(*datagram)
+        elif atomic:
             wr.set_wr_atomic(remote.rkey, remote.addr, *atomic)
         elif remote:
             wr.set_wr_rdma(remote.rkey, remote.addr)
@@ -445,6 +513,16 @@ class RcQp:
     def send(self, sges, imm=None, flags=SEND.SIGNALED):
         """SEND, or SEND with immediate."""
         return self.post(WR.SEND if imm is None else WR.SEND_WITH_IMM, sges, imm=imm, flags=flags)
+
+    def send_inv(self, sges, key):
+        """SEND that has the receiver invalidate a key of its own."""
+        return self.post(WR.SEND_WITH_INV, sges, imm=socket.ntohl(key))
+
+    def local_inv(self, key):
+        """Invalidate a key of this end."""
+        number = next(self.numbers)
+        self.qp.post_send(SendWR(number, WR.LOCAL_INV, imm_data=key, send_flags=SEND.SIGNALED))
+        return number
 
     def write(self, sges, remote, imm=None, flags=SEND.SIGNALED):
         """RDMA WRITE, or RDMA WRITE with immediate."""
@@ -486,6 +564,38 @@ class RcQp:
         self.recv_cq.close()
 
 
+class SharedQueue:
+    """A shared receive queue."""
+
+    def __init__(self, device, max_wr=64, max_sge=4, pd=None):
+        self.srq = SRQ(pd or device.pd, SrqInitAttr(SrqAttr(max_wr, max_sge)))
+        self.posted = 0
+
+    def recv(self, sges=()):
+        """Post one receive work request; returns its number."""
+        self.srq.post_recv(RecvWR(self.posted + 1, len(sges), list(sges)))
+        self.posted += 1
+        return self.posted
+
+    def query(self):
+        """Its sizes, and the limit that is armed."""
+        attr = self.srq.query()
+        return attr.max_wr, attr.max_sge, attr.srq_limit
+
+    def arm(self, limit):
+        """Ask for a warning when there are fewer."""
+        self.srq.modify(SrqAttr(srq_limit=limit), SRQ_LIMIT)
+
+    def resize(self, max_wr, limit=None):
+        """Change how many fit, and perhaps the limit."""
+        mask = SRQ_MAX_WR if limit is None else SRQ_MAX_WR | SRQ_LIMIT
+        self.srq.modify(SrqAttr(max_wr=max_wr, srq_limit=limit or 0), mask)
+
+    def close(self):
+        """Destroy it."""
+        self.srq.close()
+
+
 class UcQp(RcQp):
     """One end of an unreliable connection."""
 
@@ -504,7 +614,7 @@ def good(completions):
 def pair(a, b, attr=RcAttr(), attr_b=None, kind=RcQp, **changes):
     """Two connected QPs, of two devices or twice of the same one."""
     attr = attr.with_(**changes)
-    qa, qb = kind(a, attr), kind(b, attr_b or attr)
+    qa, qb = a.qp(kind, attr), b.qp(kind, attr_b or attr)
     try:
         qa.connect(qb.peer)
         qb.connect(qa.peer)

@@ -14,7 +14,7 @@ import struct
 from ktap import check
 from rdma import SEND, RcAttr, RcQp
 
-POST_SEND = 28  # IB_USER_VERBS_CMD_POST_SEND
+POLL_CQ, POST_SEND, POST_RECV = 21, 28, 29  # IB_USER_VERBS_CMD_...
 SIZEOF_SEND_WR = 128
 HEADER = 384
 LOG2_SIZE, INDEX_MASK, PRODUCER, CONSUMER = 0, 4, 128, 256
@@ -89,12 +89,15 @@ class Wqe:
     first_psn: int = 0
     last_psn: int = 0
     atomic: tuple = (0, 0)  # compare or add, swap
+    binding: tuple = (0, 0, 0, 0, 0, 0)  # address, length, key of the region, of the window, new key, access
 
     def union(self):
-        """The part that depends on the operation; atomics have their key elsewhere."""
+        """The part that depends on the operation; atomics have their key elsewhere, bindings more of it all."""
         addr, key = self.remote
         if self.opcode in (5, 6):
             return struct.pack("<QQQI", addr, *self.atomic, key)
+        if self.opcode == 8:
+            return struct.pack("<QQIIII", *self.binding)
         return struct.pack("<QI", addr, key)
 
     def __bytes__(self):
@@ -141,10 +144,20 @@ class RingedQp(RcQp):
 
     def doorbell(self):
         """Tell the kernel to look at the send queue; returns 0 or the error number."""
-        response = ctypes.create_string_buffer(8)
-        command = struct.pack(
-            "<IHHQIIII", POST_SEND, 8, 1, ctypes.addressof(response), self.handle, 0, 0, SIZEOF_SEND_WR
-        )
+        return self.command(POST_SEND, struct.pack("<IIII", self.handle, 0, 0, SIZEOF_SEND_WR))
+
+    @property
+    def send_cq_handle(self):
+        """The kernel's handle of the send CQ (struct ibv_cq: three pointers, then this)."""
+        cq = ctypes.c_uint64.from_address(self.qp.qp + 24).value
+        return ctypes.c_uint32.from_address(cq + 24).value
+
+    def command(self, number, body, response_size=4):
+        """Give the kernel a command of the write interface; returns 0 or the error number."""
+        response = ctypes.create_string_buffer(response_size)
+        words = (8 + 8 + len(body)) // 4
+        head = struct.pack("<IHHQ", number, words, response_size // 4, ctypes.addressof(response))
+        command = head + body
         try:
             os.write(self.device.ctx.cmd_fd, command)
         except OSError as error:

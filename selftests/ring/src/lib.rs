@@ -18,6 +18,7 @@ mod kapi {
 mod ring;
 
 mod completions;
+mod kernel;
 mod receives;
 mod sends;
 mod sizes;

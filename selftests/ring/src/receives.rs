@@ -127,6 +127,72 @@ fn a_cleared_queue_is_empty() {
     assert_eq!(wqe.wr_id(), 3);
 }
 
+/// The names of all requests that are posted, in order.
+fn take_all(ring: &mut ReceiveRing) -> Vec<u64> {
+    let mut wqe = ReceiveWqe::new();
+    let mut names = Vec::new();
+    while ring.take(&mut wqe) != Take::Empty {
+        names.push(wqe.wr_id());
+    }
+    names
+}
+
+#[test]
+fn a_larger_or_smaller_queue_gets_what_is_posted() {
+    for (taken_before, posted, taken_meanwhile, max_wr) in [
+        (0, 3, 0, 3),
+        (2, 3, 1, 3),
+        (3, 3, 3, 3),
+        (6, 2, 1, 30),
+        (5, 1, 0, 1),
+        (1, 0, 0, 1),
+    ] {
+        let (mut old, user) = make(CAPS);
+        let mut wqe = ReceiveWqe::new();
+        for wr_id in 0..taken_before {
+            user.produce(&element(wr_id, 0, &[]));
+            old.take(&mut wqe);
+        }
+        for wr_id in 0..posted {
+            assert!(user.produce(&element(100 + wr_id, 1, &[sge(8, wr_id as u32 + 1)])));
+        }
+        let snapshot = old.snapshot();
+        let (mut new, new_user) = make(ReceiveCaps { max_wr, ..CAPS });
+        new.append_from(&snapshot).unwrap();
+        assert_eq!(new.posted(), posted as u32);
+        for _ in 0..taken_meanwhile {
+            old.take(&mut wqe);
+        }
+        new.skip(old.taken_since(&snapshot));
+        assert!(new_user.produce(&element(500, 0, &[])) || posted == u64::from(max_wr));
+        let mut names = take_all(&mut new);
+        names.retain(|name| *name != 500);
+        let left: Vec<u64> = (100 + taken_meanwhile..100 + posted).collect();
+        assert_eq!(names, left);
+        assert_eq!(new_user.consumer(), new_user.producer());
+    }
+}
+
+#[test]
+fn a_queue_that_is_too_small_is_refused() {
+    let (old, user) = make(CAPS);
+    for wr_id in 0..2 {
+        user.produce(&element(wr_id, 0, &[]));
+    }
+    let (mut new, _) = make(ReceiveCaps { max_wr: 1, ..CAPS });
+    assert!(new.append_from(&old.snapshot()).is_err());
+}
+
+#[test]
+fn no_more_is_skipped_than_is_posted() {
+    let (mut ring, user) = make(CAPS);
+    user.produce(&element(1, 0, &[]));
+    ring.skip(u32::MAX);
+    assert_eq!((ring.posted(), user.consumer()), (0, 1));
+    user.produce(&element(2, 0, &[]));
+    assert_eq!(take_all(&mut ring), [2]);
+}
+
 proptest! {
     #[test]
     fn any_bytes_and_indices_make_a_sound_request_or_an_error(

@@ -13,17 +13,18 @@ use std::{
 use proptest::prelude::*;
 use rrxe_proto::{
     opcode::Transport,
-    rc::{Operation, Request, SendQueue, WqeSeq},
+    rc::{Binding, Local, Operation, Request, SendQueue, WqeSeq},
     status::{WcOpcode, WcStatus},
-    Imm, Key,
+    ud::Destination,
+    Access, Imm, Key, Qkey, Qpn,
 };
 use zerocopy::IntoBytes;
 
 use crate::{
     ring::{
-        abi::{send_flags, wr_opcode, SendWqe as RawWqe, Sge},
+        abi::{send_flags, wr_opcode, DatagramOperands, SendWqe as RawWqe, Sge},
         element::Element,
-        send_wqe::{SendRules, SendWqe},
+        send_wqe::{Addressee, SendRules, SendWqe},
         InvalidWqe, LocalData, SendCaps, SendRing, Signalling,
     },
     shmem::Udata,
@@ -41,6 +42,11 @@ const RULES: SendRules = SendRules {
     signalling: Signalling::Requested,
     max_sge: 7,
     max_inline: 112,
+};
+
+const UD_RULES: SendRules = SendRules {
+    transport: Transport::Ud,
+    ..RULES
 };
 
 fn make(caps: SendCaps) -> (SendRing, Mapping) {
@@ -206,6 +212,31 @@ fn every_operation_takes_its_operands_from_their_places() {
 }
 
 #[test]
+fn local_operations() {
+    let mut head = send_head(7, wr_opcode::LOCAL_INV, 0);
+    head.wr.ex = 0x1234_u32.to_ne_bytes();
+    assert_eq!(
+        valid(&with_sges(head, &[])).operation(),
+        Operation::Local(Local::Invalidate(Key(0x1234)))
+    );
+
+    let mut head = send_head(7, wr_opcode::BIND_MW, 0);
+    head.wr.operands[..4].copy_from_slice(&[0x1000, 1 << 40, 6 << 32 | 5, 3 << 32 | 0xab07]);
+    assert_eq!(
+        valid(&with_sges(head, &[])).operation(),
+        Operation::Local(Local::Bind(Binding {
+            window: Key(6),
+            tag: 7,
+            region: Key(5),
+            va: 0x1000,
+            len: 1 << 40,
+            access: Access::from_bits(3),
+        }))
+    );
+    assert_eq!(invalid(&with_sges(head, &[sge(0, 1)])), InvalidWqe::Length);
+}
+
+#[test]
 fn flags_are_taken_and_unknown_ones_refused() {
     let all = send_flags::ALL & !send_flags::INLINE;
     let flags = valid(&with_sges(send_head(7, wr_opcode::SEND, all), &[])).flags();
@@ -229,7 +260,7 @@ fn flags_are_taken_and_unknown_ones_refused() {
 
 #[test]
 fn operations_of_the_kernel_and_of_other_services_are_refused() {
-    for opcode in (7..=8).chain(10..300).chain([u32::MAX, 0xf0]) {
+    for opcode in (10..300).chain([u32::MAX, 0xf0]) {
         let element = with_sges(send_head(7, opcode, 0), &[]);
         assert_eq!(invalid(&element), InvalidWqe::Unsupported);
         assert_eq!(InvalidWqe::Unsupported.status(), WcStatus::LocalQpOperation);
@@ -240,16 +271,68 @@ fn operations_of_the_kernel_and_of_other_services_are_refused() {
     };
     for opcode in 0..20 {
         let element = with_sges(send_head(7, opcode, 0), &[]);
-        assert_eq!(parse(&element, &uc).2.is_ok(), opcode < 4);
+        assert_eq!(
+            parse(&element, &uc).2.is_ok(),
+            matches!(opcode, 0..=3 | 7..=8)
+        );
     }
-    let ud = SendRules {
-        transport: Transport::Ud,
-        ..RULES
-    };
     for opcode in 0..20 {
-        let element = with_sges(send_head(7, opcode, 0), &[]);
-        assert_eq!(parse(&element, &ud).2, Err(InvalidWqe::Unsupported));
+        let element = with_sges(datagram_head(opcode, 1, 2, 3), &[]);
+        let expected = match opcode {
+            wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => Ok(()),
+            _ => Err(InvalidWqe::Unsupported),
+        };
+        assert_eq!(parse(&element, &UD_RULES).2, expected);
     }
+}
+
+/// The element's head for a datagram.
+fn datagram_head(opcode: u32, qpn: u32, qkey: u32, handle: u32) -> RawWqe {
+    let mut head = send_head(7, opcode, 0);
+    let operands = DatagramOperands {
+        remote_qpn: qpn,
+        remote_qkey: qkey,
+        pkey_index: 0x5a5a,
+        reserved: 0x5a5a,
+        ah_num: handle,
+        pad: [u64::MAX; 2],
+        av: [u64::MAX; 11],
+    };
+    head.wr.operands = zerocopy::transmute!(operands);
+    head
+}
+
+#[test]
+fn a_datagram_has_an_addressee_and_nothing_else_has() {
+    let element = with_sges(
+        datagram_head(wr_opcode::SEND, 0xff_ffff, 0x8765_4321, 9),
+        &[sge(1, 20)],
+    );
+    let (wqe, _, validity) = parse(&element, &UD_RULES);
+    assert_eq!(validity, Ok(()));
+    assert_eq!(wqe.request().len(), 20);
+    assert_eq!(
+        wqe.addressee(),
+        Some(Addressee {
+            handle: 9,
+            destination: Destination {
+                qpn: Qpn::MULTICAST,
+                qkey: Qkey(0x8765_4321),
+            },
+        })
+    );
+    assert_eq!(parse(&element, &RULES).0.addressee(), None);
+}
+
+#[test]
+fn a_datagram_without_handle_or_to_no_queue_pair_is_invalid() {
+    for (qpn, handle) in [(1, 0), (0x100_0000, 1), (u32::MAX, 1)] {
+        let element = with_sges(datagram_head(wr_opcode::SEND, qpn, 1, handle), &[]);
+        let (wqe, _, validity) = parse(&element, &UD_RULES);
+        assert_eq!(validity, Err(InvalidWqe::Destination));
+        assert_eq!((wqe.wr_id(), wqe.addressee()), (7, None));
+    }
+    assert_eq!(InvalidWqe::Destination.status(), WcStatus::LocalQpOperation);
 }
 
 #[test]
@@ -261,7 +344,7 @@ fn an_error_completion_knows_what_was_asked_for() {
         (wr_opcode::ATOMIC_WRITE, WcOpcode::AtomicWrite),
         (77, WcOpcode::Send),
     ] {
-        let (wqe, _, validity) = parse(&with_sges(send_head(7, opcode, 0), &[]), &RULES);
+        let (wqe, _, validity) = parse(&with_sges(send_head(7, opcode, 1 << 31), &[]), &RULES);
         assert!(validity.is_err());
         assert_eq!((wqe.wr_id(), wqe.opcode()), (7, of));
     }

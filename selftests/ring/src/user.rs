@@ -117,14 +117,19 @@ pub fn send_head(wr_id: u64, opcode: u32, send_flags: u32) -> SendWqe {
             operands: [0; 15],
         },
         stale: [0xdead_beef_dead_beef; 5],
-        dma: DmaInfo {
-            length: 0,
-            resid: 0xdead_beef,
-            cur_sge: 0xdead_beef,
-            num_sge: 0,
-            sge_offset: 0xdead_beef,
-            reserved: 0,
-        },
+        dma: dma(0),
+    }
+}
+
+/// What is said of so many elements, whose length is left out. What is stale is garbage.
+pub const fn dma(num_sge: u32) -> DmaInfo {
+    DmaInfo {
+        length: 0,
+        resid: 0xdead_beef,
+        cur_sge: 0xdead_beef,
+        num_sge,
+        sge_offset: 0xdead_beef,
+        reserved: 0,
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::{
     key::Imm,
     mtu::{PathMtu, MAX_MESSAGE_LEN},
+    qpn::Qpn,
     rc::task::{
         Message,
         Receipt,
@@ -17,6 +18,7 @@ use crate::{
         WriteRest, //
     },
     status::{WcOpcode, WcStatus},
+    ud::GRH_LEN,
     wire::{Headers, RcRequest, SendEnd, SendPart, WritePart}, //
 };
 
@@ -113,6 +115,7 @@ impl Assembly {
                     SendEnd::Plain | SendEnd::Imm(_) => None,
                 },
                 solicited: headers.solicited(),
+                source: None,
             })),
         };
         Ok((kind, step))
@@ -175,6 +178,35 @@ impl Assembly {
         Ok((kind, step))
     }
 
+    /// What a datagram leads to, which is a message for itself.
+    pub(crate) fn check_datagram(
+        &mut self,
+        headers: &Headers,
+        source: Qpn,
+        imm: Option<Imm>,
+        receives: &mut impl ReceiveSource,
+    ) -> Result<(TaskKind, Step), Refusal> {
+        let capacity = self.receive(WcOpcode::Receive, receives)?;
+        self.check_payload(headers)?;
+        let len = headers.payload_len();
+        let byte_len = len.saturating_add(GRH_LEN);
+        if u64::from(byte_len) > capacity {
+            return Err(Verdict::TOO_LONG.into());
+        }
+        let receipt = Receipt {
+            opcode: WcOpcode::Receive,
+            byte_len,
+            imm,
+            invalidate: None,
+            solicited: headers.solicited(),
+            source: Some(source),
+        };
+        Ok((
+            TaskKind::PlaceDatagram { len },
+            Step::Complete(Some(receipt)),
+        ))
+    }
+
     /// Takes note that a packet has been executed. Gives the receive work request that is complete.
     pub(crate) fn advance(&mut self, step: Step) -> Option<ReceiveCompletion> {
         match step {
@@ -210,6 +242,7 @@ impl Assembly {
             imm: None,
             invalidated: None,
             solicited: false,
+            source: None,
         })
     }
 
@@ -230,6 +263,7 @@ impl Assembly {
             imm: receipt.imm,
             invalidated: receipt.invalidate,
             solicited: receipt.solicited,
+            source: receipt.source,
         })
     }
 
@@ -270,5 +304,6 @@ fn written(headers: &Headers, byte_len: u32, imm: Imm) -> Receipt {
         imm: Some(imm),
         invalidate: None,
         solicited: headers.solicited(),
+        source: None,
     }
 }

@@ -63,7 +63,7 @@ impl Requester {
         while at.psn != psn && at.wqe != self.begun {
             at.advance(queue.request(at.wqe), self.mtu, psn.offset_from(at.psn));
         }
-        at
+        self.past_done(at, queue)
     }
 
     /// Where the first response before `psn` is missing, if one is.
@@ -84,6 +84,10 @@ impl Requester {
             let request = queue.request(at.wqe);
             let left = self.confirmed.offset_from(at.psn);
             let done = match request.operation().answer() {
+                Answer::None => {
+                    at = self.past_done(at, queue);
+                    continue;
+                }
                 Answer::Acknowledge => left,
                 Answer::Response => {
                     let most = at.packets_left(request, self.mtu).min(left);
@@ -95,7 +99,7 @@ impl Requester {
             }
             at.advance(request, self.mtu, done);
         }
-        self.progress(now, at);
+        self.progress(now, at, queue);
     }
 
     /// An implied NAK if a response is missing before one that has come.

@@ -14,6 +14,7 @@ use crate::{
     },
     wire::{
         AtomicEth,
+        Deth,
         HeaderSpec,
         Kind,
         RcRequest,
@@ -38,15 +39,17 @@ pub struct RequestPlan {
     count: u32,
     /// Responses that a READ asks for at most.
     responses: u32,
+    repeated: u32,
     ack_request: AckRequest,
     service: Service,
 }
 
-/// What kind of connection a plan is for.
+/// What kind of queue pair a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
     Reliable,
     Unreliable,
+    Datagram(Deth),
 }
 
 /// Whether the last packet of a plan asks for an acknowledgement. No other does.
@@ -92,6 +95,7 @@ impl RequestPlan {
             first,
             count,
             responses: u32::MAX,
+            repeated: 0,
             ack_request,
             service: Service::Reliable,
         }
@@ -102,11 +106,29 @@ impl RequestPlan {
         Self { responses, ..self }
     }
 
+    /// The same, of which the first `packets` packets have been sent before, if there are so many.
+    pub(super) fn repeating(self, packets: u32) -> Self {
+        Self {
+            repeated: packets.min(self.count),
+            ..self
+        }
+    }
+
     /// The same on an unreliable connection, or `None` if the operation is none for it.
     pub(crate) fn unreliable(self) -> Option<Self> {
         let plan = Self {
             ack_request: AckRequest::No,
             service: Service::Unreliable,
+            ..self
+        };
+        plan.packet(0).map(|_| plan)
+    }
+
+    /// The same as datagrams that show `deth`, or `None` if the operation is none for them.
+    pub(crate) fn datagram(self, deth: Deth) -> Option<Self> {
+        let plan = Self {
+            ack_request: AckRequest::No,
+            service: Service::Datagram(deth),
             ..self
         };
         plan.packet(0).map(|_| plan)
@@ -135,6 +157,11 @@ impl RequestPlan {
     /// Packets to send, at least one.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Packets of it that have been sent before: the first ones.
+    pub fn repeated(&self) -> u32 {
+        self.repeated
     }
 
     /// Whether its last packet asks for an acknowledgement.
@@ -184,6 +211,7 @@ impl RequestPlan {
             Operation::FetchAdd { va, rkey, add } => {
                 RcRequest::FetchAdd(AtomicEth::fetch_add(va, rkey, add))
             }
+            Operation::Local(_) => return None,
         };
         let payload = match request {
             RcRequest::Send(_) | RcRequest::Write(_) => self.mtu.payload_of(packet, len),
@@ -194,6 +222,7 @@ impl RequestPlan {
             kind: match self.service {
                 Service::Reliable => Kind::RcRequest(request),
                 Service::Unreliable => Kind::Uc(UcRequest::from_rc(&request)?),
+                Service::Datagram(deth) => datagram(deth, &request)?,
             },
             psn: self.psn.wrapping_add(index),
             offset,
@@ -224,6 +253,15 @@ impl RequestPacket {
 
 fn send(position: Position, end: SendEnd) -> RcRequest {
     RcRequest::Send(SendPart::new(position, end))
+}
+
+/// The datagram with the message that `request` is all of.
+fn datagram(deth: Deth, request: &RcRequest) -> Option<Kind> {
+    match *request {
+        RcRequest::Send(SendPart::Only(SendEnd::Plain)) => Some(Kind::Ud(deth, None)),
+        RcRequest::Send(SendPart::Only(SendEnd::Imm(imm))) => Some(Kind::Ud(deth, Some(imm))),
+        _ => None,
+    }
 }
 
 /// Whether a packet completes a receive work request: no other may carry SE.

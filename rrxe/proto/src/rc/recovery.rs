@@ -234,7 +234,8 @@ impl Requester {
             1,
             AckRequest::Yes,
         )
-        .asking_for(count);
+        .asking_for(count)
+        .repeating(1);
         self.undo = Some(Undo::new(&plan, Before::Ask(self.asked)));
         self.asked = at.psn.wrapping_add(count);
         self.split = self.split.max_from(oldest, self.asked);
@@ -253,6 +254,7 @@ impl Requester {
     ) -> Option<RequestPlan> {
         let before = self.resend.filter(|resend| resend.left != 0)?;
         let mut resend = before;
+        resend.at = self.past_done(resend.at, queue);
         if resend.at.psn == self.sent || !resend.at.wqe.is_before(self.sendable()) {
             resend.left = 0;
             self.resend = (resend.at.psn == self.sent).then_some(resend);
@@ -269,7 +271,7 @@ impl Requester {
                 let count = rest.min(unacked).min(resend.left).min(max_packets);
                 (count, count)
             }
-            Answer::Response => (1, rest),
+            Answer::Response | Answer::None => (1, rest),
         };
         let at = resend.at;
         resend.at.advance(request, self.mtu, psns);
@@ -291,7 +293,8 @@ impl Requester {
             } else {
                 AckRequest::No
             },
-        );
+        )
+        .repeating(count);
         self.undo = Some(Undo::new(&plan, Before::Resend(before)));
         self.resend = Some(resend);
         if resend.cause == Cause::Told || self.ack_deadline.is_none() {

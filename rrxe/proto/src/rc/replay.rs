@@ -136,7 +136,7 @@ impl Responder {
                 if self.owed == Owed::Nothing {
                     self.owed = Owed::Ack;
                 }
-                return Action::None;
+                return Action::Repeated;
             }
             RcRequest::Read(reth) => self.find_read(psn, reth, saved),
             RcRequest::CompareSwap(atomic) => {
@@ -158,7 +158,7 @@ impl Responder {
                 self.asides.add(Aside { slot, part });
             }
         }
-        Action::None
+        Action::Repeated
     }
 
     /// The number and the part of the READ that `reth` at `psn` is a copy of.

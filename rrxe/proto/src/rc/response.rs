@@ -6,7 +6,7 @@ use crate::{
     opcode::Position,
     psn::Psn,
     rc::request::WqeSeq,
-    wire::{Aeth, Headers, Kind, RcResponse}, //
+    wire::{Aeth, Headers, Kind, RcResponse, Syndrome}, //
 };
 
 /// A response as the requester gets it.
@@ -62,6 +62,14 @@ impl Response {
                 len: headers.payload_len(),
             },
         })
+    }
+
+    /// What the responder says, unless it is in the middle of what was to be read.
+    pub fn syndrome(&self) -> Option<Syndrome> {
+        match self {
+            Self::Ack { aeth, .. } | Self::Atomic { aeth, .. } => Some(aeth.syndrome()),
+            Self::Read { aeth, .. } => aeth.map(|aeth| aeth.syndrome()),
+        }
     }
 
     /// The PSN it is about.

@@ -30,6 +30,7 @@ impl Requester {
         if let Some(plan) = self.plan_recovery(now, max_packets, queue) {
             return Some(plan);
         }
+        self.pass_done(queue);
         let wqe = self.next.wqe;
         if self.is_held() || !wqe.is_before(self.sendable()) {
             return None;
@@ -38,9 +39,12 @@ impl Requester {
         let (count, ack_request) = match request.operation().answer() {
             Answer::Acknowledge => self.plan_message(request, max_packets)?,
             Answer::Response => self.plan_demand(request)?,
+            // Its turn comes from `poll_local()`.
+            Answer::None => return None,
         };
         let from = (self.next.packet, self.next.psn);
-        let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request);
+        let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request)
+            .repeating(self.packets_to_repeat());
         self.sending(now, request, &plan);
         Some(plan)
     }
@@ -120,7 +124,7 @@ impl Requester {
             .min(left)
             .min(window.quarter(mtu).saturating_sub(self.unasked).max(1));
         // What is sent again ends with a packet that asks whether it has arrived.
-        let again = self.sent.offset_from(self.next.psn);
+        let again = self.packets_to_repeat();
         if again != 0 {
             end = end.min(again);
         }
@@ -145,8 +149,13 @@ impl Requester {
     }
 
     /// Whether the request waits for READs and atomics ahead of it.
-    fn is_fenced(&self, request: &Request) -> bool {
+    pub(super) fn is_fenced(&self, request: &Request) -> bool {
         request.flags().fence && self.next.load.since(self.acked.load).responses != 0
+    }
+
+    /// Packets from the next one on that have been sent before.
+    fn packets_to_repeat(&self) -> u32 {
+        self.sent.offset_from(self.next.psn)
     }
 
     /// PSNs that may be used before some are acknowledged.
@@ -167,7 +176,7 @@ impl Requester {
             self.begun = self.begun.next();
         }
         let psns = match request.operation().answer() {
-            Answer::Acknowledge => plan.count(),
+            Answer::Acknowledge | Answer::None => plan.count(),
             Answer::Response => self.next.packets_left(request, self.mtu),
         };
         self.next.advance(request, self.mtu, psns);

@@ -4,6 +4,7 @@
 
 use crate::{
     key::{Imm, Key},
+    qpn::Qpn,
     rc::{
         kept::Keep,
         plan::AckRequest,
@@ -20,6 +21,8 @@ pub enum Action {
     /// Nothing at once. What is owed to the peer comes out of
     /// [`poll_transmit`](super::Responder::poll_transmit).
     None,
+    /// Nothing: it has been executed before. It is answered once more like [`None`](Self::None).
+    Repeated,
     /// Nothing at all.
     Dropped(Discard),
     /// It came after a packet that is missing: store it, then [`keep`](super::Responder::keep) it.
@@ -42,6 +45,8 @@ pub enum Discard {
     NotReady,
     /// It cannot be executed, and the peer is not told.
     Refused,
+    /// It does not show the key of the queue pair.
+    WrongQkey,
     /// The queue pair is in the error state.
     Closed,
 }
@@ -68,6 +73,12 @@ pub enum TaskKind {
         /// Where in that memory, in bytes.
         offset: u32,
         /// Bytes.
+        len: u32,
+    },
+    /// Copy the headers of the network to the beginning of the memory of the receive work request, as
+    /// [`GRH_LEN`](crate::ud::GRH_LEN) bytes, and the payload after them.
+    PlaceDatagram {
+        /// Bytes of payload.
         len: u32,
     },
     /// Copy the payload to memory that the peer names.
@@ -205,6 +216,7 @@ pub(crate) struct Receipt {
     pub(super) imm: Option<Imm>,
     pub(super) invalidate: Option<Key>,
     pub(super) solicited: bool,
+    pub(super) source: Option<Qpn>,
 }
 
 impl Task {
@@ -247,7 +259,7 @@ pub struct ReceiveCompletion {
     pub status: WcStatus,
     /// [`WcOpcode::Receive`] or [`WcOpcode::ReceiveRdmaWithImm`].
     pub opcode: WcOpcode,
-    /// Bytes of the message, whether received or written.
+    /// Bytes of the message, whether received or written. Of a datagram, with the headers before it.
     pub byte_len: u32,
     /// Immediate data as it was sent.
     pub imm: Option<Imm>,
@@ -255,6 +267,8 @@ pub struct ReceiveCompletion {
     pub invalidated: Option<Key>,
     /// The peer wants the receiver woken.
     pub solicited: bool,
+    /// The queue pair that sent it, if it is a datagram.
+    pub source: Option<Qpn>,
 }
 
 /// Something to tell the consumer, or that concerns the whole queue pair.
@@ -309,6 +323,16 @@ impl Verdict {
         receive: WcStatus::LocalLength,
         failure: Failure::Receive,
     };
+
+    /// Whether it is the peer that is at fault where it cannot be told: its faults are of no
+    /// consequence there, a message that is too long for the receive work request among them.
+    pub(crate) fn blames_peer(&self) -> bool {
+        match self.failure {
+            Failure::InvalidRequest | Failure::Access => true,
+            Failure::Receive => self.receive == WcStatus::LocalLength,
+            Failure::Fatal => false,
+        }
+    }
 
     /// The receive work request is at fault, of which the peer learns no more than that.
     pub(super) const fn bad_receive(status: WcStatus) -> Self {

@@ -15,13 +15,11 @@ use crate::{
         Done,
         Event,
         ExecError,
-        Failure,
         ReceiveCompletion,
         ReceiveSource,
         Task,
         TaskKind, //
     },
-    status::WcStatus,
     wire::{Headers, Kind, RcRequest}, //
 };
 
@@ -155,18 +153,13 @@ impl Receiver {
         Ok((kind, Effect::Message(step)))
     }
 
-    /// Ends the connection if it is not the peer that is at fault: its faults are of no consequence,
-    /// a message that is too long for the receive work request among them.
+    /// Ends the connection if it is not the peer that is at fault.
     fn judge(&mut self, verdict: Verdict) {
-        let fatal = match verdict.failure {
-            Failure::InvalidRequest | Failure::Access => false,
-            Failure::Receive => verdict.receive != WcStatus::LocalLength,
-            Failure::Fatal => true,
-        };
-        if fatal {
-            self.phase = Phase::Closed;
-            self.news.failed(verdict.failure);
-            self.assembly.spoil(verdict.receive);
+        if verdict.blames_peer() {
+            return;
         }
+        self.phase = Phase::Closed;
+        self.news.failed(verdict.failure);
+        self.assembly.spoil(verdict.receive);
     }
 }

@@ -297,7 +297,9 @@ impl Receiving {
     /// Takes a packet in; whether it was executed.
     fn take_in(&mut self, headers: &Headers) -> Result<(), Discard> {
         match self.side.on_request(headers, &mut self.receives) {
-            Action::None | Action::Keep(_) => panic!("there is nothing to come"),
+            Action::None | Action::Keep(_) | Action::Repeated => {
+                panic!("there is nothing to come")
+            }
             Action::Dropped(discard) => Err(discard),
             Action::Execute(task) => {
                 self.tasks.push(task.kind());
@@ -383,6 +385,7 @@ fn a_send_fills_a_receive() {
             imm: Some(IMM),
             invalidated: None,
             solicited: true,
+            source: None,
         }]
     );
 }

@@ -82,10 +82,27 @@ pub enum Incident {
     Drain,
     /// The send queue goes on.
     Resume,
+    /// The program changes what its requests are sent with, unless the send queue has not drained.
+    Retune(Tuning),
+    /// The responder's program changes what requests are answered with.
+    Readjust {
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+    },
     /// The responder's program makes a key invalid.
     Invalidate { rkey: u32 },
     /// The program moves the queue pair to the error state.
     Error,
+}
+
+/// Attributes of a requester that may change while it lives.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Tuning {
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub max_rd_atomic: u8,
 }
 
 /// One end of a connection: requester of one flow, responder of the other.

@@ -303,6 +303,7 @@ fn obey(
                 "past the buffer"
             );
         }
+        TaskKind::PlaceDatagram { .. } => panic!("a datagram on a connection"),
         TaskKind::Write {
             len: place,
             remaining,

@@ -347,7 +347,7 @@ proptest! {
                         prop_assert!(kept[keep.place()].replace(headers).is_none());
                         side.keep(keep);
                     }
-                    Action::None | Action::Dropped(_) => (),
+                    Action::None | Action::Repeated | Action::Dropped(_) => (),
                 }
                 next = side.poll_kept().map(|place| kept[place].take().unwrap());
             }

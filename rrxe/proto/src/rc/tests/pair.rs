@@ -334,7 +334,7 @@ impl World {
                 assert!(self.kept[keep.place()].replace(packet).is_none());
                 return self.responder.keep(keep);
             }
-            Action::Keep(_) | Action::None | Action::Dropped(_) => return,
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => return,
         };
         let mut done = Done::default();
         match task.kind() {
@@ -344,6 +344,7 @@ impl World {
                 assert_eq!(packet.payload.len(), len as usize);
                 self.filling.extend(&packet.payload);
             }
+            TaskKind::PlaceDatagram { .. } => panic!("a datagram on a connection"),
             TaskKind::Write { rkey, va, len, .. } => {
                 assert_eq!((rkey, len as usize), (KEY, packet.payload.len()));
                 self.remote[va as usize..][..len as usize].copy_from_slice(&packet.payload);

@@ -33,20 +33,20 @@ use crate::{
     wire::{Aeth, Kind, RcRequest, Reth, SendEnd, SendPart, Syndrome, WritePart}, //
 };
 
-const FIRST: u32 = 100;
+pub(super) const FIRST: u32 = 100;
 const KEY: Key = Key(0x1234);
 const VA: u64 = 0x10_0000;
 const MTU: u32 = 256;
 const TIMEOUT: Duration = Duration::from_nanos(4096 << 14);
 
-struct Rig {
-    side: Requester,
-    queue: Queue,
-    now: Instant,
+pub(super) struct Rig {
+    pub(super) side: Requester,
+    pub(super) queue: Queue,
+    pub(super) now: Instant,
 }
 
-const READ: Operation = Operation::Read { va: VA, rkey: KEY };
-const WRITE: Operation = Operation::Write { va: VA, rkey: KEY };
+pub(super) const READ: Operation = Operation::Read { va: VA, rkey: KEY };
+pub(super) const WRITE: Operation = Operation::Write { va: VA, rkey: KEY };
 const ATOMIC: Operation = Operation::FetchAdd {
     va: VA,
     rkey: KEY,
@@ -79,11 +79,11 @@ impl Rig {
         }
     }
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(config())
     }
 
-    fn post(&mut self, operation: Operation, len: u32) -> WqeSeq {
+    pub(super) fn post(&mut self, operation: Operation, len: u32) -> WqeSeq {
         let flags = RequestFlags {
             signaled: true,
             ..RequestFlags::default()
@@ -91,7 +91,12 @@ impl Rig {
         self.post_with(operation, len, flags)
     }
 
-    fn post_with(&mut self, operation: Operation, len: u32, flags: RequestFlags) -> WqeSeq {
+    pub(super) fn post_with(
+        &mut self,
+        operation: Operation,
+        len: u32,
+        flags: RequestFlags,
+    ) -> WqeSeq {
         let wqe = self.side.tail();
         self.queue
             .0
@@ -111,7 +116,7 @@ impl Rig {
         packets
     }
 
-    fn send_psns(&mut self) -> Vec<u32> {
+    pub(super) fn send_psns(&mut self) -> Vec<u32> {
         self.send().iter().map(|packet| packet.psn.get()).collect()
     }
 
@@ -136,11 +141,11 @@ impl Rig {
         })
     }
 
-    fn ack(&mut self, at: u32) -> Placement {
+    pub(super) fn ack(&mut self, at: u32) -> Placement {
         self.say(at, Syndrome::ACK)
     }
 
-    fn nak(&mut self, at: u32, code: NakCode) -> Placement {
+    pub(super) fn nak(&mut self, at: u32, code: NakCode) -> Placement {
         self.say(at, Syndrome::Nak(code))
     }
 
@@ -148,7 +153,7 @@ impl Rig {
         self.say(at, Syndrome::RnrNak(RnrTimer::new(timer).unwrap()))
     }
 
-    fn read(&mut self, at: u32, position: Position, len: u32) -> Placement {
+    pub(super) fn read(&mut self, at: u32, position: Position, len: u32) -> Placement {
         self.respond(Response::Read {
             psn: psn(at),
             position,
@@ -171,7 +176,7 @@ impl Rig {
     }
 
     /// Goes to the end of a wait, be there reminders before it or not, and tells how long that took.
-    fn expire(&mut self) -> Duration {
+    pub(super) fn expire(&mut self) -> Duration {
         let deadline = match self.side.pause {
             Some(Pause::Rnr(until) | Pause::Unsent(until)) => until,
             None => self.side.ack_deadline.unwrap(),
@@ -200,7 +205,7 @@ impl Rig {
         core::iter::from_fn(|| self.side.poll_completion(&self.queue)).collect()
     }
 
-    fn statuses(&mut self) -> Vec<WcStatus> {
+    pub(super) fn statuses(&mut self) -> Vec<WcStatus> {
         self.completions().iter().map(|done| done.status).collect()
     }
 }
@@ -966,6 +971,19 @@ fn a_copy_of_a_nak_is_old_news() {
 }
 
 #[test]
+fn a_plan_tells_how_much_of_it_is_sent_again() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 3 * MTU);
+    let first = rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
+    assert_eq!((first.count(), first.repeated()), (2, 0));
+    rig.nak(FIRST, NakCode::Sequence);
+    let again = rig.side.poll_transmit(rig.now, 16, &rig.queue).unwrap();
+    assert_eq!((again.count(), again.repeated()), (2, 2));
+    let rest = rig.side.poll_transmit(rig.now, 16, &rig.queue).unwrap();
+    assert_eq!((rest.count(), rest.repeated()), (1, 0));
+}
+
+#[test]
 fn what_is_sent_again_ends_with_a_request_for_an_ack() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 40 * MTU);
@@ -1630,10 +1648,7 @@ fn a_read_is_sent_or_not_but_not_in_part() {
     rig.post(READ, 3 * MTU);
     rig.send();
     rig.side.unsent(rig.now, psn(FIRST + 1), &rig.queue);
-    assert_eq!(
-        rig.side.ack_deadline,
-        Some(rig.now.saturating_add(TIMEOUT))
-    );
+    assert_eq!(rig.side.ack_deadline, Some(rig.now.saturating_add(TIMEOUT)));
     assert_eq!(rig.send_psns(), []);
 }
 

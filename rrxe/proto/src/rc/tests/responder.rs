@@ -135,7 +135,7 @@ impl Rig {
             .side
             .on_request(headers, &mut self.receives, &mut self.saved)
         {
-            Action::None => None,
+            Action::None | Action::Repeated => None,
             Action::Dropped(discard) => Some(discard),
             Action::Keep(keep) => {
                 assert!(self.kept[keep.place()].replace(*headers).is_none());
@@ -249,6 +249,7 @@ fn a_send_fills_a_receive() {
             imm: Some(Imm([5; 4])),
             invalidated: None,
             solicited: false,
+            source: None,
         }]
     );
     assert_eq!(rig.said(), [Said::Ack(2)]);
@@ -420,6 +421,7 @@ fn a_write_with_imm_needs_a_receive_at_its_end_only() {
             imm: Some(Imm([1, 2, 3, 4])),
             invalidated: None,
             solicited: false,
+            source: None,
         }]
     );
     // Its copy takes no other.

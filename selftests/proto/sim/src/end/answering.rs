@@ -46,8 +46,8 @@ use crate::{
         Rights, //
     },
     program::{
-        Flow,
-        Receive, //
+        Receive,
+        Settings, //
     },
     queue::ReceiveRing,
     reference::{
@@ -103,7 +103,7 @@ impl Answering {
             );
         }
         Self {
-            engine: Responder::new(mtu(settings), Psn::truncate(settings.psn), config(flow)),
+            engine: Responder::new(mtu(settings), Psn::truncate(settings.psn), config(settings)),
             ring: ReceiveRing::default(),
             saved: vec![Saved::EMPTY; settings.max_dest_rd_atomic.into()],
             kept: vec![None; Responder::PLACES],
@@ -118,6 +118,15 @@ impl Answering {
 
     pub(super) fn engine(&mut self) -> &mut Responder {
         &mut self.engine
+    }
+
+    /// Goes on with other attributes, and at least as much room for what is kept.
+    pub(super) fn readjust(&mut self, settings: &Settings) {
+        let places = self.saved.len().max(settings.max_dest_rd_atomic.into());
+        let mut saved = vec![Saved::EMPTY; places];
+        self.engine.move_saved(&self.saved, &mut saved);
+        self.saved = saved;
+        self.engine.set_config(config(settings));
     }
 
     pub(super) fn memory(&mut self) -> &mut Memory {
@@ -174,7 +183,7 @@ impl Answering {
                 }
                 self.engine.keep(keep);
             }
-            Action::Keep(_) | Action::None | Action::Dropped(_) => {}
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => {}
         }
         let mut fatal = false;
         while let Some(event) = self.engine.poll_event() {
@@ -239,6 +248,9 @@ impl Answering {
                     data: payload,
                 })?;
                 done
+            }
+            TaskKind::PlaceDatagram { .. } => {
+                return Err("a datagram on a connection".into());
             }
             TaskKind::Write {
                 rkey: Key(rkey),
@@ -405,11 +417,11 @@ fn refused(_: Refused) -> ExecError {
     ExecError::RemoteAccess
 }
 
-fn config(flow: &Flow) -> ReceiveConfig {
+fn config(settings: &Settings) -> ReceiveConfig {
     ReceiveConfig {
-        max_dest_rd_atomic: flow.settings.max_dest_rd_atomic,
-        min_rnr_timer: RnrTimer::truncate(flow.settings.min_rnr_timer),
-        access: access(flow.settings.access),
+        max_dest_rd_atomic: settings.max_dest_rd_atomic,
+        min_rnr_timer: RnrTimer::truncate(settings.min_rnr_timer),
+        access: access(settings.access),
     }
 }
 

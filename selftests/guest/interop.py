@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+# vm: pair TMO=900 MEM=1024
+"""Two machines on a cable, each with a driver of its own: do they understand each other?
+
+LINK_TYPE is the driver of this machine, PEER_TYPE that of the other one (see lib/machine.py).
+"""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+
+import ktap
+import workload
+from ktap import check
+from machine import Machine, Other
+from rdma import STATE, RcQp, UcQp, pair
+
+PEER_TYPE = os.environ.get("PEER_TYPE", "rxe")
+CLEAN, LOSSY = "clean", "loss 1%"
+SETTINGS = {"timeout": 15, "retry_cnt": 7, "rnr_retry": 7}
+
+SENDS = ("send", "send_imm", "write", "write_imm")
+READS = ("read",)
+ATOMICS = ("cmp_swp", "fetch_add")
+
+CLIENT_LIMIT = 40
+ports = itertools.count(20000)
+
+
+@contextlib.contextmanager
+def link(machines, kind):
+    """The cable as it is to be."""
+    if kind == CLEAN:
+        yield
+        return
+    for machine in machines:
+        machine.spoil(kind)
+    try:
+        yield
+    finally:
+        for machine in machines:
+            machine.mend()
+
+
+def both(other, kind, test):
+    """A test that gets both machines, during which neither kernel may complain."""
+
+    def run(*args, **options):
+        with contextlib.closing(other.borrow()) as borrowed:
+            machines = {"a": Machine("a", ktap.LINK_TYPE), "b": borrowed.root}
+            with link(machines.values(), kind):
+                test(machines, *args, **options)
+            for machine in machines.values():
+                complaints = machine.complaints()
+                check(not complaints, complaints)
+
+    return run
+
+
+def stock_client(machines, client, server, tool, family, *options):
+    """A stock client on one machine, its server on the other."""
+    port = next(ports)
+    serving = machines[server].server(tool, family, port, *options)
+    asking = machines[client].client(tool, family, "-p", str(port), *options, machines[server].ip(4))
+    outcomes = {"client": asking.outcome(CLIENT_LIMIT), "server": serving.outcome(10)}
+    if any(status for status, _ in outcomes.values()):
+        reports = [f"{role}: status {status}\n{output}" for role, (status, output) in outcomes.items()]
+        raise AssertionError("\n".join(reports))
+
+
+def exercise(machines, family, kind, mtu, kinds, **options):
+    """Operations both ways at once, each result compared; then both QPs must be as good as before."""
+    with machines["a"].open(family) as a:
+        b = machines["b"].open(family)
+        with pair(a, b, kind=kind, mtu=mtu, **SETTINGS) as (qa, qb):
+            workload.exercise(qa, qb, kinds=kinds, **options)
+            check(qa.state == qb.state == STATE.RTS, f"states {qa.state!r} and {qb.state!r}")
+
+
+RC_CLIENTS = (
+    ("ibv_rc_pingpong", "-n", "100", "-c"),
+    ("ib_send_bw", "-s", "16384", "-n", "30"),
+    ("ib_write_bw", "-s", "65536", "-n", "20", "-q", "2"),
+    ("ib_write_bw", "-s", "8192", "-n", "50", "--write_with_imm"),
+    ("ib_read_bw", "-s", "32768", "-n", "20"),
+    ("ib_atomic_bw", "-n", "40", "-A", "FETCH_AND_ADD"),
+    ("ib_atomic_lat", "-n", "40", "-A", "CMP_AND_SWAP"),
+    ("ib_send_lat", "-s", "64", "-n", "50", "-e"),
+)
+# Nothing makes good for what is lost.
+UC_CLIENTS = (
+    ("ibv_uc_pingpong", "-n", "100", "-c"),
+    ("ib_send_lat", "-c", "UC", "-s", "4096", "-n", "50"),
+    ("ib_write_bw", "-c", "UC", "-s", "8192", "-n", "20", "--write_with_imm"),
+)
+
+
+def add_clients(suite, other, kind, clients):
+    """The stock clients: each as client and as server, with either address family and path MTU."""
+    settings = itertools.cycle(itertools.product((4, 6), (1024, 4096)))
+    for tool, *options in clients:
+        for client, server in ("ab", "ba"):
+            for _ in range(2):
+                family, mtu = next(settings)
+                name = f"{kind}: {tool} {' '.join(options)}, client {client}, IPv{family}, MTU {mtu}"
+                suite.add(
+                    name, both(other, kind, stock_client), client, server, tool, family, "-m", str(mtu), *options
+                )
+
+
+def add_workload(suite, other, kind, qp, kinds, **options):
+    """All operations of some kinds in both directions at once."""
+    for family, mtu in itertools.product((4, 6), (1024, 4096)):
+        name = f"{kind}: {qp.__name__} {' '.join(kinds)}, IPv{family}, MTU {mtu}"
+        suite.add(name, both(other, kind, exercise), family, qp, mtu, kinds, **options)
+
+
+def main():
+    Machine("a", ktap.LINK_TYPE).up()
+    other = Other("b")
+    suite = ktap.Suite(f"interop with {PEER_TYPE}", limit=60)
+    for kind in (CLEAN, LOSSY):
+        add_clients(suite, other, kind, RC_CLIENTS)
+        for kinds in (SENDS, READS, ATOMICS):
+            add_workload(suite, other, kind, RcQp, kinds)
+    add_clients(suite, other, CLEAN, UC_CLIENTS)
+    add_workload(suite, other, CLEAN, UcQp, SENDS)
+    suite.run()
+
+
+if __name__ == "__main__":
+    main()
