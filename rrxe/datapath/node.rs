@@ -3,10 +3,12 @@
 //! What the packet path needs of a device.
 
 use super::{
+    congestion::Congestion,
     counters::{
         Counter,
         Counters, //
     },
+    groups::Groups,
     handle::Handle,
     qp::Qp,
     region::Mr,
@@ -55,9 +57,13 @@ pub(crate) struct Node {
     /// Address handles by number.
     #[pin]
     handles: RcuTable<Handle>,
+    /// Multicast groups.
+    #[pin]
+    groups: Groups,
     counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
+    congestion: Congestion,
 }
 
 impl Node {
@@ -79,8 +85,10 @@ impl Node {
                 allowance: Allowance::new(),
                 windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
+                groups <- Groups::new(),
                 counters,
                 rest,
+                congestion: Congestion::new(),
             }),
             GFP_KERNEL,
         )
@@ -101,6 +109,11 @@ impl Node {
         &self.mrs
     }
 
+    /// How its queue pairs deal with congestion.
+    pub(crate) fn congestion(&self) -> &Congestion {
+        &self.congestion
+    }
+
     /// What packets that wait for their turn may take.
     pub(super) fn allowance(&self) -> &Allowance {
         &self.allowance
@@ -114,6 +127,11 @@ impl Node {
     /// Address handles by number.
     pub(crate) fn handles(&self) -> &RcuTable<Handle> {
         &self.handles
+    }
+
+    /// Multicast groups.
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// The largest payload of a packet that the network device sends whole.

@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    congestion,
     counters::Counter,
     cq::Cq,
     flush::Flush,
@@ -21,8 +22,7 @@ use super::{
     },
     station::{
         Progress,
-        Side,
-        BURST, //
+        Side, //
     },
     transmit, //
 };
@@ -58,6 +58,10 @@ use rrxe_proto::{
         WcStatus, //
     },
     ud::GRH_LEN,
+    wire::{
+        Headers,
+        Kind, //
+    },
     Qkey, //
 };
 
@@ -174,6 +178,14 @@ impl Side for ReceiveSide {
         if expected.is_some_and(|peer| !peer.is_source_of(&arrival)) {
             return;
         }
+        match (arrival.headers().map(Headers::kind), &mut running.peer) {
+            (Some(Kind::Cnp), Some(_)) => {
+                qp.notified();
+                return arrival.consume();
+            }
+            (Some(_), Some(peer)) => congestion::answer(qp, peer, &arrival),
+            _ => (),
+        }
         self.take_in(qp, arrival);
         while let Some(kept) = self.poll_kept() {
             self.take_in(qp, kept);
@@ -228,9 +240,10 @@ impl ReceiveSide {
                 running.machine.commit(task, outcome)
             }
         };
+        let vlan = arrival.packet().vlan();
         arrival.consume();
         if let Some(completion) = completion {
-            self.complete(qp, &completion);
+            self.complete(qp, &completion, vlan);
         }
     }
 
@@ -291,8 +304,8 @@ impl ReceiveSide {
         qp.raise(QpEvent::LastWqeReached);
     }
 
-    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
-        let wc = work_completion(qp, &self.queue, completion);
+    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion, vlan: Option<u16>) {
+        let wc = work_completion(qp, &self.queue, completion).by_vlan(vlan);
         if completion.status == WcStatus::Success {
             qp.node().counters().count(Counter::Receives);
         }
@@ -325,9 +338,15 @@ impl Running {
         } = &mut **answering;
         let mut left = budget;
         while left != 0 {
-            let Some(plan) = responder.poll_transmit(left.min(BURST), saved) else {
+            let burst = left.min(qp.throttle().burst());
+            let Some(plan) = responder.poll_transmit(burst, saved) else {
                 return Progress::Idle;
             };
+            if let (ResponsePlan::Read(_), Err(later)) = (&plan, qp.may_send()) {
+                responder.unsent(&plan, plan.psn(), saved);
+                qp.wake_receive_at(later);
+                return Progress::Idle;
+            }
             left = left.saturating_sub(plan.count());
             match transmit::response(qp, peer, &plan) {
                 Ok(()) => {
@@ -407,6 +426,7 @@ fn work_completion(qp: &Qp, queue: &ReceiveQueue, completion: &ReceiveCompletion
             src_qp,
             pkey_index: 0,
             sl: 0,
+            vlan: None,
         }),
         ..Wc::new(
             queue.wr_id(),
