@@ -402,6 +402,7 @@ fn rule_13_send_needs_its_receive_at_the_first_packet() {
     assert!(trace.count(&["0 --> SEND_FIRST"]) > 1);
     // What came after it has been kept.
     assert_eq!(trace.count(&["1     Execute", "; Execute"]), 1);
+    assert_eq!(trace.count(&["0 --> SEND_MIDDLE"]), 2);
 }
 
 #[test]
