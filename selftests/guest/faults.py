@@ -194,10 +194,10 @@ def exhausted(faults, scenario, least):
     check(found >= least, f"only {found} requests, {least} or more expected")
 
 
-def links(faults, fabric, scenario, least):
-    """The same for what is done to a link."""
+def links(fabric, scenario, least):
+    """The same for what is done to a link, but for what the core asks for in the depths of a registration."""
     with spare_netdev(fabric) as link:
-        exhausted(faults, scenario(link, f"{LINK_TYPE}7"), least)
+        exhausted(Faults(MODULE, depth=9), scenario(link, f"{LINK_TYPE}7"), least)
 
 
 def traffic(faults, a, b, kinds, percent):
@@ -212,15 +212,16 @@ def traffic(faults, a, b, kinds, percent):
         workload.exercise(qa, qb, sizes=(64, 5000))
 
 
-def register(suite, faults, fabric, a, b):
+def register(suite, fabric, a, b):
     """Add all tests."""
+    faults = Faults(MODULE)
 
     def add(name, scenario, least=1):
         suite.add(name, exhausted, faults, scenario, least)
 
-    suite.add("a link is added", links, faults, fabric, adding, 10)
-    suite.add("a link is deleted", links, faults, fabric, deleting, 0)
-    add("a device is opened", making(lambda: fabric.open("a")))
+    suite.add("a link is added", links, fabric, adding, 10)
+    suite.add("a link is deleted", links, fabric, deleting, 0)
+    add("a device is opened", making(lambda: fabric.open("a")), 0)
     add("a protection domain is made", making(lambda: PD(a.ctx)), 0)
     add("a CQ is made", making(lambda: CQ(a.ctx, 100)))
     add("a region is made", making(lambda: a.region(100000)))
@@ -239,7 +240,7 @@ def register(suite, faults, fabric, a, b):
 def main():
     suite = ktap.Suite("faults", limit=60)
     with Fabric() as fabric, fabric.open("a") as a, fabric.open("b") as b:
-        register(suite, Faults(MODULE), fabric, a, b)
+        register(suite, fabric, a, b)
         suite.run()
 
 

@@ -8,7 +8,7 @@ meet them.
 
     faults = Faults("rrxe")
     faults.exhaust(scenario)         refuses the first request, then the second, and so on
-    with faults.at_random(percent):  refuses some, everywhere
+    with faults.at_random(percent):  refuses some that are made where nobody can wait: packets
 """
 
 import contextlib
@@ -31,7 +31,6 @@ SETTINGS = {
     "probability": 0,
     "times": PLENTY,
     "verbose": 0,
-    "stacktrace-depth": 32,
     "ignore-gfp-wait": "N",
     "ignore-gfp-highmem": "N",
     "min-order": 0,
@@ -60,11 +59,17 @@ def error_of(operation, *args):
 
 
 class Faults:
-    """What the kernel is told to refuse to a module."""
+    """What the kernel is told to refuse to a module.
 
-    def __init__(self, module):
+    The module's code must be among the last `depth` calls of the stack. With few of them less is
+    refused to the functions that the module calls, and they call.
+    """
+
+    def __init__(self, module, depth=32):
         start, end = text_of(module)
-        self.set({**SETTINGS, "require-start": hex(start), "require-end": hex(end)})
+        self.set(
+            {**SETTINGS, "stacktrace-depth": depth, "require-start": hex(start), "require-end": hex(end)}
+        )
 
     def set(self, settings, kinds=KINDS):
         """Change settings of the kernel, where they exist."""
@@ -96,9 +101,9 @@ class Faults:
 
     @contextlib.contextmanager
     def at_random(self, percent):
-        """Some requests are refused, whatever they are for."""
-        self.set({"probability": percent}, KINDS[:1])
+        """Some requests for memory are refused which are made where nobody can wait for it."""
+        self.set({"probability": percent, "ignore-gfp-wait": "Y"}, ("failslab",))
         try:
             yield
         finally:
-            self.set({"probability": 0})
+            self.set(SETTINGS)
