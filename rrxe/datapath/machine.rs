@@ -19,6 +19,8 @@ use rrxe_proto::{
         Done,
         Event,
         ExecError,
+        LocalFailed,
+        LocalTask,
         ReceiveCompletion,
         ReceiveConfig,
         ReceiveSource,
@@ -100,6 +102,29 @@ impl SendMachine {
     /// Takes over the request that was fetched last.
     pub(super) fn post(&mut self) {
         of_each!(self, it => it.post())
+    }
+
+    /// The local operation that is next.
+    pub(super) fn poll_local(&mut self, queue: &impl SendQueue) -> Option<LocalTask> {
+        match self {
+            Self::Rc(requester) => requester.poll_local(queue),
+            Self::Uc(sender) => sender.poll_local(queue),
+            Self::Ud(_) => None,
+        }
+    }
+
+    /// Takes note of how a local operation went.
+    pub(super) fn commit_local(
+        &mut self,
+        task: LocalTask,
+        outcome: Result<(), LocalFailed>,
+        queue: &impl SendQueue,
+    ) {
+        match self {
+            Self::Rc(requester) => requester.commit_local(task, outcome, queue),
+            Self::Uc(sender) => sender.commit_local(task, outcome, queue),
+            Self::Ud(_) => (),
+        }
     }
 
     /// The next packets to send: of datagrams one, that the port must have room for.

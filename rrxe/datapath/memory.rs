@@ -7,8 +7,10 @@ use super::{
     node::Node,
     region::{
         Fault,
+        Mr,
         PdId, //
     },
+    window::Window, //
 };
 use crate::{
     kapi::{
@@ -24,32 +26,41 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::rcu, //
+    sync::{
+        rcu,
+        ArcBorrow, //
+    },
 };
 use rrxe_proto::{
     access::Access,
+    mw::Place,
     rc::{
         AtomicOp,
-        ExecError, //
+        Binding,
+        ExecError,
+        LocalFailed, //
     },
     status::WcStatus,
-    Key, //
+    Key,
+    Qpn, //
 };
 
-/// The memory that one protection domain may touch, for a moment: a region that is deregistered
-/// meanwhile stays until this is dropped.
+/// The memory that a queue pair may touch, for a moment: a region that is deregistered meanwhile
+/// stays until this is dropped.
 pub(super) struct Memory<'a> {
     node: &'a Node,
     pd: PdId,
+    qpn: Qpn,
     guard: rcu::Guard,
 }
 
 impl<'a> Memory<'a> {
-    /// The memory of protection domain `pd` of `node`.
-    pub(super) fn new(node: &'a Node, pd: PdId) -> Self {
+    /// The memory of the queue pair `qpn`, which is of the protection domain `pd` of `node`.
+    pub(super) fn new(node: &'a Node, pd: PdId, qpn: Qpn) -> Self {
         Self {
             node,
             pd,
+            qpn,
             guard: rcu::read_lock(),
         }
     }
@@ -201,12 +212,46 @@ impl<'a> Memory<'a> {
         len: u32,
         use_range: impl FnOnce(Chunks<'_, R>) -> Result<(), Denied>,
     ) -> Result<(), Denied> {
-        let mr = self
-            .node
-            .mrs()
-            .get(key.index(), &self.guard)
+        if let Some(mr) = self.region(key) {
+            return use_range(mr.range(key, self.pd, access, va, len)?);
+        }
+        // What a window shows it has been given: that is not checked again.
+        let Place { region, va } = self
+            .window(key)
+            .and_then(|window| window.place(key, (self.qpn, self.pd), access, va, len))
             .ok_or(Denied::Access)?;
-        use_range(mr.range(key, self.pd, access, va, len)?)
+        let mr = self.region(region).ok_or(Denied::Access)?;
+        use_range(mr.range(region, self.pd, Access::NONE, va, len)?)
+    }
+
+    /// Binds a window as a work request says.
+    pub(super) fn bind(&self, binding: &Binding) -> Result<(), LocalFailed> {
+        let region = self
+            .region(binding.region)
+            .filter(|region| binding.len != 0 && region.is_named(binding.region, self.pd));
+        self.window(binding.window).ok_or(LocalFailed)?.bind(
+            binding,
+            region.as_deref(),
+            self.qpn,
+            self.pd,
+        )
+    }
+
+    /// Makes `key` invalid, because the queue pair or its peer says so.
+    pub(super) fn invalidate(&self, key: Key) -> Result<(), LocalFailed> {
+        self.window(key)
+            .ok_or(LocalFailed)?
+            .invalidate(key, self.qpn, self.pd)
+    }
+
+    /// The region with the index of `key`.
+    fn region(&self, key: Key) -> Option<ArcBorrow<'_, Mr>> {
+        self.node.mrs().get(key.index(), &self.guard)
+    }
+
+    /// The window with the index of `key`.
+    fn window(&self, key: Key) -> Option<ArcBorrow<'_, Window>> {
+        self.node.windows().get(key.index(), &self.guard)
     }
 }
 

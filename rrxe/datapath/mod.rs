@@ -4,9 +4,10 @@
 //! completion ring.
 //!
 //! In the order data flows: [`send`] takes work requests from the ring and runs the requester,
-//! [`transmit`] makes packets of its plans, [`ingress`] finds the queue pair of a packet that came
-//! in, [`respond`] runs the responder, [`memory`] moves the bytes. The protocol itself is the crate
-//! `rrxe_proto`; nothing here decides what it can decide.
+//! [`local`] carries out what concerns this end only, [`transmit`] makes packets of its plans,
+//! [`ingress`] finds the queue pair of a packet that came in, [`respond`] runs the responder,
+//! [`memory`] moves the bytes. The protocol itself is the crate `rrxe_proto`; nothing here decides
+//! what it can decide.
 //!
 //! # Contexts
 //!
@@ -22,6 +23,7 @@ pub(crate) mod cq;
 mod flush;
 pub(crate) mod handle;
 pub(crate) mod ingress;
+mod local;
 pub(crate) mod machine;
 mod memory;
 pub(crate) mod node;
@@ -37,3 +39,4 @@ mod station;
 mod transmit;
 mod wake;
 pub(crate) mod way;
+pub(crate) mod window;

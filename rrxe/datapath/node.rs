@@ -10,7 +10,8 @@ use super::{
     handle::Handle,
     qp::Qp,
     region::Mr,
-    wake::Wake, //
+    wake::Wake,
+    window::Window, //
 };
 use crate::kapi::{
     net::NetDevice,
@@ -46,6 +47,9 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
+    /// Memory windows by index of their keys.
+    #[pin]
+    windows: RcuTable<Window>,
     /// Address handles by number.
     #[pin]
     handles: RcuTable<Handle>,
@@ -55,12 +59,13 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node that sends by `netdev`, without any objects. The first numbers of queue pairs and memory
-    /// regions are looked for from the given ones on. Process context, may sleep.
+    /// A node that sends by `netdev`, without any objects. The first numbers of queue pairs, memory
+    /// regions and memory windows are looked for from the given ones on. Process context, may sleep.
     pub(crate) fn new(
         netdev: ARef<NetDevice>,
         first_qpn: u32,
         first_key: u32,
+        first_window: u32,
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
@@ -69,6 +74,7 @@ impl Node {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
+                windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
                 counters,
                 rest,
@@ -90,6 +96,11 @@ impl Node {
     /// Memory regions by index of their keys.
     pub(crate) fn mrs(&self) -> &RcuTable<Mr> {
         &self.mrs
+    }
+
+    /// Memory windows by index of their keys.
+    pub(crate) fn windows(&self) -> &RcuTable<Window> {
+        &self.windows
     }
 
     /// Address handles by number.

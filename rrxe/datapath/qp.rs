@@ -118,7 +118,7 @@ impl Qp {
 
     /// The memory it may touch.
     pub(super) fn memory(&self) -> Memory<'_> {
-        Memory::new(&self.node, self.pd)
+        Memory::new(&self.node, self.pd, self.qpn)
     }
 
     /// Looks at the send ring. Any context.

@@ -10,7 +10,18 @@ use crate::kapi::{
         Umem, //
     },
 };
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
 use rrxe_proto::{
+    mw,
     Access,
     Key, //
 };
@@ -35,6 +46,7 @@ pub(crate) struct Mr {
     /// What the consumer and its peers call the first byte.
     iova: u64,
     memory: Memory,
+    bonds: Arc<Atomic<u32>>,
 }
 
 /// What stands behind a region.
@@ -43,6 +55,15 @@ pub(crate) enum Memory {
     Pinned(Umem),
     /// All of the kernel's, each byte called by its address.
     Direct(DirectMap),
+}
+
+/// What keeps a region registered: a window that is bound to it.
+pub(super) struct Bond(Arc<Atomic<u32>>);
+
+impl Drop for Bond {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Why memory may not be used.
@@ -59,15 +80,52 @@ pub(crate) enum Fault {
 }
 
 impl Mr {
-    /// Memory of protection domain `pd`, whose first byte is called `iova`.
-    pub(crate) fn new(key: Key, pd: PdId, access: Access, iova: u64, memory: Memory) -> Self {
-        Self {
+    /// Memory of protection domain `pd`, whose first byte is called `iova`. May sleep.
+    pub(crate) fn new(
+        key: Key,
+        pd: PdId,
+        access: Access,
+        iova: u64,
+        memory: Memory,
+    ) -> Result<Self> {
+        Ok(Self {
             key,
             pd,
             access,
             iova,
             memory,
+            bonds: Arc::new(Atomic::new(0), GFP_KERNEL)?,
+        })
+    }
+
+    /// The key it is found by.
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Whether it is the one that an object of the protection domain `pd` names by `key`.
+    pub(super) fn is_named(&self, key: Key, pd: PdId) -> bool {
+        self.key == key && self.pd == pd
+    }
+
+    /// What a window has to know of it.
+    pub(super) fn bounds(&self) -> mw::Region {
+        mw::Region {
+            access: self.access,
+            va: self.iova,
+            len: self.memory.len(),
         }
+    }
+
+    /// Binds a window to it. Any context.
+    pub(super) fn bond(&self) -> Bond {
+        self.bonds.fetch_add(1, Relaxed);
+        Bond(self.bonds.clone())
+    }
+
+    /// Whether windows are bound to it.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.bonds.load(Relaxed) != 0
     }
 
     /// Returns the range of `length` bytes at `iova`, to be used by an object of the protection
@@ -99,6 +157,14 @@ impl Mr {
 }
 
 impl Memory {
+    /// Bytes.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Pinned(umem) => umem.len() as u64,
+            Self::Direct(_) => u64::MAX,
+        }
+    }
+
     fn chunks<R: Rights>(&self, offset: u64, length: usize) -> Option<Chunks<'_, R>> {
         match self {
             Self::Pinned(umem) => umem

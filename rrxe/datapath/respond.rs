@@ -45,6 +45,7 @@ use rrxe_proto::{
         Event,
         ExecError,
         Failure,
+        LocalFailed,
         ReceiveCompletion,
         ReceiveConfig,
         ResponsePlan,
@@ -351,11 +352,12 @@ fn execute(
         }
         TaskKind::Atomic { rkey, va, op } => done.original = qp.memory().atomic(rkey, va, op)?,
     }
-    match task.invalidate() {
-        // There is no key yet that a peer may invalidate.
-        Some(_) => Err(ExecError::Invalidate),
-        None => Ok(done),
+    if let Some(key) = task.invalidate() {
+        qp.memory()
+            .invalidate(key)
+            .map_err(|LocalFailed| ExecError::Invalidate)?;
     }
+    Ok(done)
 }
 
 fn work_completion(qp: &Qp, queue: &ReceiveQueue, completion: &ReceiveCompletion) -> Wc {

@@ -8,6 +8,7 @@ use super::{
     counters::Counter,
     cq::Cq,
     flush::Flush,
+    local,
     machine::SendMachine,
     patience::Patience,
     peer::Peer,
@@ -323,7 +324,7 @@ impl Running {
         Progress::Busy
     }
 
-    /// Sends what the machine wants sent.
+    /// Sends what the machine wants sent, and does what is between it.
     fn transmit(&mut self, qp: &Qp, ring: &SendRing, now: Instant, budget: u32) -> Progress {
         let Some(outlet) = &mut self.outlet else {
             return Progress::Idle;
@@ -331,6 +332,12 @@ impl Running {
         let port = qp.node().mtu();
         let mut left = budget;
         while left != 0 {
+            if let Some(task) = self.machine.poll_local(ring) {
+                left = left.saturating_sub(1);
+                let outcome = local::execute(qp, task.local());
+                self.machine.commit_local(task, outcome, ring);
+                continue;
+            }
             let plan = self.machine.poll_transmit(now, left.min(BURST), port, ring);
             let Some(plan) = plan else {
                 return Progress::Idle;

@@ -62,14 +62,15 @@ pub(crate) mod send_flags {
     pub(crate) const ALL: u32 = FENCE | SIGNALED | SOLICITED | INLINE | IP_CSUM;
 }
 
-/// Completions' flags: `enum ib_wc_flags`.
+/// Completions' flags: `enum ibv_wc_flags` of the user library, which differs from the kernel's
+/// `enum ib_wc_flags`.
 pub(crate) mod wc_flags {
     /// The buffer begins with a global route header.
     pub(crate) const GRH: u32 = 1 << 0;
     /// `ex` is immediate data.
     pub(crate) const WITH_IMM: u32 = 1 << 1;
     /// `ex` is an invalidated key.
-    pub(crate) const WITH_INVALIDATE: u32 = 1 << 2;
+    pub(crate) const WITH_INVALIDATE: u32 = 1 << 3;
 }
 
 /// Scatter or gather element: `struct rxe_sge`, which is `struct ibv_sge`.
@@ -153,6 +154,26 @@ pub(crate) struct AtomicOperands {
     pub(crate) rkey: u32,
     /// Nothing.
     pub(crate) reserved: u32,
+    /// What other operations use.
+    pub(crate) unused: [u64; OPERAND_WORDS - 4],
+}
+
+/// Operands of the binding of a memory window.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct BindOperands {
+    /// Address of the first byte to show.
+    pub(crate) addr: u64,
+    /// Bytes to show.
+    pub(crate) length: u64,
+    /// Key of the region.
+    pub(crate) mr_lkey: u32,
+    /// The window's key so far.
+    pub(crate) mw_rkey: u32,
+    /// The window's key from now on.
+    pub(crate) rkey: u32,
+    /// What a peer may do: a union of `ib_access_flags`.
+    pub(crate) access: u32,
     /// What other operations use.
     pub(crate) unused: [u64; OPERAND_WORDS - 4],
 }
@@ -334,6 +355,11 @@ const _: () = {
     assert!(offset_of!(AtomicOperands, compare_add) == 32 - 24);
     assert!(offset_of!(AtomicOperands, swap) == 40 - 24);
     assert!(offset_of!(AtomicOperands, rkey) == 48 - 24);
+    assert!(offset_of!(BindOperands, length) == 32 - 24);
+    assert!(offset_of!(BindOperands, mr_lkey) == 40 - 24);
+    assert!(offset_of!(BindOperands, mw_rkey) == 44 - 24);
+    assert!(offset_of!(BindOperands, rkey) == 48 - 24);
+    assert!(offset_of!(BindOperands, access) == 52 - 24);
     assert!(offset_of!(DatagramOperands, remote_qkey) == 28 - 24);
     assert!(offset_of!(DatagramOperands, ah_num) == 36 - 24);
     assert!(offset_of!(DatagramOperands, av) == 56 - 24);

@@ -8,12 +8,15 @@
 use rrxe_proto::{
     opcode::Transport,
     rc::{
+        Binding,
+        Local,
         Operation,
         Request,
         RequestFlags, //
     },
     status::WcOpcode,
     ud::Destination,
+    Access,
     Imm,
     Key,
     Qkey,
@@ -31,6 +34,7 @@ use super::{
         send_flags,
         wr_opcode,
         AtomicOperands,
+        BindOperands,
         DatagramOperands,
         RdmaOperands,
         Sge, //
@@ -253,8 +257,26 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
             rkey: Key(atomic.rkey),
             add: atomic.compare_add,
         },
+        (wr_opcode::LOCAL_INV, Transport::Rc | Transport::Uc) => {
+            Operation::Local(Local::Invalidate(Key(u32::from_ne_bytes(wr.ex))))
+        }
+        (wr_opcode::BIND_MW, Transport::Rc | Transport::Uc) => {
+            Operation::Local(Local::Bind(binding(wr)))
+        }
         _ => return Err(InvalidWqe::Unsupported),
     })
+}
+
+fn binding(wr: &abi::SendWr) -> Binding {
+    let bind: &BindOperands = transmute_ref!(&wr.operands);
+    Binding {
+        window: Key(bind.mw_rkey),
+        tag: Key(bind.rkey).tag(),
+        region: Key(bind.mr_lkey),
+        va: bind.addr,
+        len: bind.length,
+        access: Access::from_bits(bind.access),
+    }
 }
 
 /// Whom the request is for, if it is a datagram.

@@ -63,7 +63,8 @@ impl Device {
         // Numbers and keys of an earlier life of the device shall not fit.
         let first_qpn = u32::from_ne_bytes(random::bytes()) % limits::MAX_QP;
         let first_key = u32::from_ne_bytes(random::bytes()) % limits::MAX_MR;
-        let node = Node::new(netdev.into(), first_qpn, first_key)?;
+        let first_window = limits::MAX_MR + u32::from_ne_bytes(random::bytes()) % limits::MAX_MW;
+        let node = Node::new(netdev.into(), first_qpn, first_key, first_window)?;
         let attachment = Attachment::new(node.clone(), netdev)?;
         Ok(Arc::new(
             Self {
@@ -115,7 +116,9 @@ impl rdma::ProviderDevice<Provider> for Device {
             caps: DeviceCaps::PORT_ACTIVE_EVENT
                 .union(DeviceCaps::SYS_IMAGE_GUID)
                 .union(DeviceCaps::SRQ_RESIZE)
-                .union(DeviceCaps::RC_RNR_NAK),
+                .union(DeviceCaps::RC_RNR_NAK)
+                .union(DeviceCaps::MEM_WINDOW)
+                .union(DeviceCaps::MEM_WINDOW_TYPE_2B),
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
             max_send_sge: limits::MAX_SGE,
@@ -127,6 +130,7 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_srq_wr: limits::MAX_QP_WR,
             max_srq_sge: limits::MAX_SGE,
             max_mr: limits::MAX_MR,
+            max_mw: limits::MAX_MW,
             max_pd: limits::MAX_PD,
             max_ah: limits::MAX_AH,
             max_qp_rd_atom: limits::MAX_RD_ATOMIC,

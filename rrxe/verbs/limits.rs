@@ -40,8 +40,14 @@ pub(crate) const MAX_CQE: u32 = (1 << 18) - 1;
 /// for none.
 pub(crate) const MR_INDICES: RangeInclusive<u32> = 1..=MAX_MR;
 
-/// Memory regions of a device. The other half of the indices is for memory windows.
+/// Memory regions of a device: half of the indices.
 pub(crate) const MAX_MR: u32 = 1 << 23;
+
+/// Indices of the keys of memory windows: the other half.
+pub(crate) const MW_INDICES: RangeInclusive<u32> = MAX_MR + 1..=MAX_MR + MAX_MW;
+
+/// Memory windows of a device.
+pub(crate) const MAX_MW: u32 = (1 << 23) - 1;
 
 /// Bytes of a memory region: whatever can be pinned.
 pub(crate) const MAX_MR_SIZE: u64 = u64::MAX;

@@ -11,6 +11,7 @@ mod cq;
 mod device;
 mod link;
 mod mr;
+mod mw;
 mod pd;
 mod posting;
 mod qp;
@@ -49,6 +50,7 @@ impl rdma::Provider for Provider {
     type Srq = srq::SharedQueue;
     type Qp = qp::QueuePair;
     type Mr = mr::Registration;
+    type Mw = mw::Allocation;
     type Link = link::Link;
 
     fn module() -> &'static ThisModule {

@@ -32,19 +32,20 @@ use rrxe_proto::{
     Key, //
 };
 
-/// Rights that regions know of. Windows and paging on demand are not there yet.
+/// Rights that regions know of. Paging on demand is not there yet.
 const RIGHTS: Access = Access::from_bits(
     Access::LOCAL_WRITE.bits()
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
+        | Access::MW_BIND.bits()
         | Access::OPTIONAL.bits(),
 );
 
 /// The registration of an [`Mr`]: ends its being found.
 pub(crate) struct Registration {
     device: Arc<Device>,
-    key: Key,
+    mr: Arc<Mr>,
 }
 
 impl rdma::MemoryRegion<Provider> for Registration {
@@ -73,11 +74,15 @@ impl rdma::MemoryRegion<Provider> for Registration {
     }
 
     fn lkey(&self) -> u32 {
-        self.key.0
+        self.mr.key().0
     }
 
     fn rkey(&self) -> u32 {
-        self.key.0
+        self.mr.key().0
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.mr.has_windows()
     }
 }
 
@@ -91,16 +96,16 @@ impl Registration {
             .reserve(limits::MR_INDICES, GFP_KERNEL)?;
         // The index comes again some day; this makes it unlikely that a stale key fits then.
         let [tag] = random::bytes();
-        let key = Key(reservation.id() << 8 | u32::from(tag));
-        let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory), GFP_KERNEL)?;
-        reservation.publish(mr)?;
-        Ok(Self { device, key })
+        let key = Key::new(reservation.id(), tag);
+        let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory)?, GFP_KERNEL)?;
+        reservation.publish(mr.clone())?;
+        Ok(Self { device, mr })
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         // Waits until no one uses what he found, then lets go of the pages.
-        self.device.node().mrs().remove(self.key.index());
+        self.device.node().mrs().remove(self.mr.key().index());
     }
 }

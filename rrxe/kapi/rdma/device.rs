@@ -157,6 +157,11 @@ impl DeviceCaps {
     /// Has a system image GUID.
     pub(crate) const SYS_IMAGE_GUID: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Has memory windows of type 1.
+    pub(crate) const MEM_WINDOW: Self = Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64);
+    /// Has memory windows of type 2B.
+    pub(crate) const MEM_WINDOW_TYPE_2B: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64);
     /// Changes the sizes of shared receive queues.
     pub(crate) const SRQ_RESIZE: Self = Self(b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64);
     /// Says "receiver not ready" by itself.
@@ -204,6 +209,8 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_srq_sge: u32,
     /// Memory regions.
     pub(crate) max_mr: u32,
+    /// Memory windows.
+    pub(crate) max_mw: u32,
     /// Protection domains.
     pub(crate) max_pd: u32,
     /// Address handles.
@@ -287,6 +294,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
         to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;
         to.max_mr = c_int::try_from(from.max_mr)?;
+        to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;
         to.max_ah = c_int::try_from(from.max_ah)?;
         to.max_qp_rd_atom = c_int::try_from(from.max_qp_rd_atom)?;

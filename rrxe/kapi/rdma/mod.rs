@@ -35,6 +35,7 @@ mod gid;
 mod link;
 mod mmap;
 mod mr;
+mod mw;
 mod object;
 mod ops;
 mod pd;
@@ -90,6 +91,10 @@ pub(crate) use self::{
     mr::{
         MemoryRegion,
         UserRegion, //
+    },
+    mw::{
+        MemoryWindow,
+        MwType, //
     },
     object::Pd,
     pd::ProtectionDomain,

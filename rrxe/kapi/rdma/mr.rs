@@ -58,6 +58,9 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     /// The key to give to the peer.
     fn rkey(&self) -> u32;
 
+    /// Whether it has to stay because something else depends on it.
+    fn is_in_use(&self) -> bool;
+
     /// Ends the registration. On return nothing uses the memory any more. May sleep.
     fn deregister(self) {}
 }
@@ -137,6 +140,10 @@ pub(super) unsafe extern "C" fn dereg<P: Provider>(
     mr: *mut b::ib_mr,
     _udata: *mut b::ib_udata,
 ) -> c_int {
+    // SAFETY: The object is there until its destroy operation has succeeded.
+    if unsafe { Mr::<P>::from_raw(mr) }.is_in_use() {
+        return EBUSY.to_errno();
+    }
     // SAFETY: This is the destroy operation.
     unsafe { Mr::<P>::destroy(mr, P::Mr::deregister) };
     // SAFETY: The memory comes from `create`, and its content has been taken.

@@ -226,4 +226,6 @@ kinds! {
     Qp = ib_qp.pd: Pd, (EventOwner<QpSource>, KVec<Mapping>);
     /// A memory region.
     Mr = ib_mr.pd: Pd, ();
+    /// A memory window.
+    Mw = ib_mw.pd: Pd, ();
 }

@@ -31,10 +31,12 @@ use super::{
     device,
     mmap,
     mr,
+    mw,
     object::{
         Ah,
         Context,
         Cq,
+        Mw,
         Pd,
         Qp,
         Srq, //
@@ -104,12 +106,16 @@ impl<P: Provider> Table<P> {
         reg_user_mr: Some(mr::reg_user::<P>),
         dereg_mr: Some(mr::dereg::<P>),
 
+        alloc_mw: Some(mw::alloc::<P>),
+        dealloc_mw: Some(mw::dealloc::<P>),
+
         size_ib_ucontext: Context::<P>::SIZE,
         size_ib_pd: Pd::<P>::SIZE,
         size_ib_ah: Ah::<P>::SIZE,
         size_ib_cq: Cq::<P>::SIZE,
         size_ib_srq: Srq::<P>::SIZE,
         size_ib_qp: Qp::<P>::SIZE,
+        size_ib_mw: Mw::<P>::SIZE,
 
         ..pin_init::zeroed()
     };

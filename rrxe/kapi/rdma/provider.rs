@@ -8,6 +8,7 @@ use super::{
     Link,
     LinkOps,
     MemoryRegion,
+    MemoryWindow,
     ProtectionDomain,
     ProviderDevice,
     QueuePair,
@@ -49,6 +50,8 @@ pub(crate) trait Provider: Sized + Send + Sync + 'static {
     type Qp: QueuePair<Self>;
     /// A memory region.
     type Mr: MemoryRegion<Self>;
+    /// A memory window.
+    type Mw: MemoryWindow<Self>;
     /// How `rdma link add` makes a device.
     type Link: Link<Self>;
 

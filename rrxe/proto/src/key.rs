@@ -9,6 +9,11 @@ use core::fmt;
 pub struct Key(pub u32);
 
 impl Key {
+    /// A key of the region or window with that index, which has 24 bits.
+    pub const fn new(index: u32, tag: u8) -> Self {
+        Self(index << 8 | tag as u32)
+    }
+
     /// Which region or window the key belongs to.
     pub const fn index(self) -> u32 {
         self.0 >> 8
@@ -17,6 +22,12 @@ impl Key {
     /// The part its owner may change.
     pub const fn tag(self) -> u8 {
         self.0 as u8
+    }
+
+    /// The key of the same region or window with another tag.
+    #[must_use]
+    pub const fn with_tag(self, tag: u8) -> Self {
+        Self(self.0 & !0xff | tag as u32)
     }
 }
 
@@ -123,5 +134,6 @@ mod tests {
     fn a_key_is_an_index_and_a_tag() {
         assert_eq!(Key(0x0012_34ab).index(), 0x1234);
         assert_eq!(Key(0x0012_34ab).tag(), 0xab);
+        assert_eq!(Key(0x0012_34ab).with_tag(0xcd), Key(0x0012_34cd));
     }
 }

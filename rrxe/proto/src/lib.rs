@@ -11,6 +11,7 @@
 //! - Vocabulary: [`psn`], [`qpn`], [`key`], [`time`], [`timers`], [`mtu`], [`access`], [`status`].
 //! - Packets: [`opcode`] is the table every length is derived from, [`wire`] reads and writes the
 //!   headers, [`icrc`] masks what the invariant CRC leaves out.
+//! - Memory: [`mw`] knows what windows show of it.
 //! - Queue pairs: [`state`] says which attributes a transition needs and admits, [`rc`] runs the
 //!   two sides of a reliable connection, [`uc`] those of an unreliable one, [`ud`] those of datagrams.
 
@@ -46,6 +47,7 @@ pub mod access;
 pub mod icrc;
 pub mod key;
 pub mod mtu;
+pub mod mw;
 pub mod opcode;
 pub mod psn;
 pub mod qpn;

@@ -30,7 +30,7 @@ import pyverbs.libibverbs_enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.mr import MR
+from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
@@ -62,8 +62,10 @@ ATTR = short(e.ibv_qp_attr_mask, "IBV_QP_")
 ACCESS = short(e.ibv_access_flags, "IBV_ACCESS_")
 SEND = short(e.ibv_send_flags, "IBV_SEND_")
 EVENT = short(e.ibv_event_type, "IBV_EVENT_")
+MW_TYPE = short(e.ibv_mw_type, "IBV_MW_")
 SRQ_MAX_WR, SRQ_LIMIT = int(e.ibv_srq_attr_mask.IBV_SRQ_MAX_WR), int(e.ibv_srq_attr_mask.IBV_SRQ_LIMIT)
 WITH_IMM = int(e.ibv_wc_flags.IBV_WC_WITH_IMM)
+WITH_INV = int(e.ibv_wc_flags.IBV_WC_WITH_INV)
 
 ALL_ACCESS = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_ATOMIC
 PSN_MASK = 0xFFFFFF
@@ -214,6 +216,38 @@ class Region:
         self.mr.close()
 
 
+class Window:
+    """A memory window. Once it is bound, `key` is what peers show."""
+
+    def __init__(self, device, kind):
+        self.kind = kind
+        self.mw = MW(device.pd, kind)
+        self.key = self.mw.rkey
+
+    def bind(self, qp, region, offset=0, length=None, access=ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ):
+        """Post that it show a part of a region; returns the number of the work request."""
+        number = next(qp.numbers)
+        length = region.length - offset if length is None else length
+        info = MWBindInfo(region.mr, region.mr.buf + offset, length, access)
+        if self.kind == MW_TYPE.TYPE_1:
+            qp.qp.bind_mw(self.mw, MWBind(info, SEND.SIGNALED, number))
+            self.key = self.mw.rkey
+        else:
+            wr = SendWR(number, WR.BIND_MW, send_flags=SEND.SIGNALED)
+            wr.set_bind_wr(self.mw, info)
+            qp.qp.post_send(wr)
+            self.key = wr.rkey
+        return number
+
+    def at(self, addr):
+        """An address, to be used with the key of the window."""
+        return Remote(addr, self.key)
+
+    def close(self):
+        """Free it."""
+        self.mw.close()
+
+
 # Devices and queue pairs.
 
 
@@ -245,6 +279,10 @@ class Device:
     def region(self, length, access=ALL_ACCESS):
         """Allocate and register memory."""
         return Region(self, length, access)
+
+    def window(self, kind):
+        """Allocate a memory window."""
+        return Window(self, kind)
 
     def qp(self, kind, attr):
         """Make one end of a connection."""
@@ -280,13 +318,17 @@ class Completion(typing.NamedTuple):
     flags: int
     qp_num: int
     src_qp: int
+    invalidated: int = None
 
     @classmethod
     def of(cls, wc):
         """Translate one of pyverbs."""
         opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
         imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
-        return cls(wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp)
+        invalidated = wc.imm_data if wc.wc_flags & WITH_INV else None
+        return cls(
+            wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp, invalidated
+        )
 
 
 def poll_for(cq, count, seconds=20):
@@ -471,6 +513,16 @@ class RcQp:
     def send(self, sges, imm=None, flags=SEND.SIGNALED):
         """SEND, or SEND with immediate."""
         return self.post(WR.SEND if imm is None else WR.SEND_WITH_IMM, sges, imm=imm, flags=flags)
+
+    def send_inv(self, sges, key):
+        """SEND that has the receiver invalidate a key of its own."""
+        return self.post(WR.SEND_WITH_INV, sges, imm=socket.ntohl(key))
+
+    def local_inv(self, key):
+        """Invalidate a key of this end."""
+        number = next(self.numbers)
+        self.qp.post_send(SendWR(number, WR.LOCAL_INV, imm_data=key, send_flags=SEND.SIGNALED))
+        return number
 
     def write(self, sges, remote, imm=None, flags=SEND.SIGNALED):
         """RDMA WRITE, or RDMA WRITE with immediate."""

@@ -89,12 +89,15 @@ class Wqe:
     first_psn: int = 0
     last_psn: int = 0
     atomic: tuple = (0, 0)  # compare or add, swap
+    binding: tuple = (0, 0, 0, 0, 0, 0)  # address, length, key of the region, of the window, new key, access
 
     def union(self):
-        """The part that depends on the operation; atomics have their key elsewhere."""
+        """The part that depends on the operation; atomics have their key elsewhere, bindings more of it all."""
         addr, key = self.remote
         if self.opcode in (5, 6):
             return struct.pack("<QQQI", addr, *self.atomic, key)
+        if self.opcode == 8:
+            return struct.pack("<QQIIII", *self.binding)
         return struct.pack("<QI", addr, key)
 
     def __bytes__(self):

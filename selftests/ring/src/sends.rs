@@ -13,10 +13,10 @@ use std::{
 use proptest::prelude::*;
 use rrxe_proto::{
     opcode::Transport,
-    rc::{Operation, Request, SendQueue, WqeSeq},
+    rc::{Binding, Local, Operation, Request, SendQueue, WqeSeq},
     status::{WcOpcode, WcStatus},
     ud::Destination,
-    Imm, Key, Qkey, Qpn,
+    Access, Imm, Key, Qkey, Qpn,
 };
 use zerocopy::IntoBytes;
 
@@ -212,6 +212,31 @@ fn every_operation_takes_its_operands_from_their_places() {
 }
 
 #[test]
+fn local_operations() {
+    let mut head = send_head(7, wr_opcode::LOCAL_INV, 0);
+    head.wr.ex = 0x1234_u32.to_ne_bytes();
+    assert_eq!(
+        valid(&with_sges(head, &[])).operation(),
+        Operation::Local(Local::Invalidate(Key(0x1234)))
+    );
+
+    let mut head = send_head(7, wr_opcode::BIND_MW, 0);
+    head.wr.operands[..4].copy_from_slice(&[0x1000, 1 << 40, 6 << 32 | 5, 3 << 32 | 0xab07]);
+    assert_eq!(
+        valid(&with_sges(head, &[])).operation(),
+        Operation::Local(Local::Bind(Binding {
+            window: Key(6),
+            tag: 7,
+            region: Key(5),
+            va: 0x1000,
+            len: 1 << 40,
+            access: Access::from_bits(3),
+        }))
+    );
+    assert_eq!(invalid(&with_sges(head, &[sge(0, 1)])), InvalidWqe::Length);
+}
+
+#[test]
 fn flags_are_taken_and_unknown_ones_refused() {
     let all = send_flags::ALL & !send_flags::INLINE;
     let flags = valid(&with_sges(send_head(7, wr_opcode::SEND, all), &[])).flags();
@@ -235,7 +260,7 @@ fn flags_are_taken_and_unknown_ones_refused() {
 
 #[test]
 fn operations_of_the_kernel_and_of_other_services_are_refused() {
-    for opcode in (7..=8).chain(10..300).chain([u32::MAX, 0xf0]) {
+    for opcode in (10..300).chain([u32::MAX, 0xf0]) {
         let element = with_sges(send_head(7, opcode, 0), &[]);
         assert_eq!(invalid(&element), InvalidWqe::Unsupported);
         assert_eq!(InvalidWqe::Unsupported.status(), WcStatus::LocalQpOperation);
@@ -246,7 +271,10 @@ fn operations_of_the_kernel_and_of_other_services_are_refused() {
     };
     for opcode in 0..20 {
         let element = with_sges(send_head(7, opcode, 0), &[]);
-        assert_eq!(parse(&element, &uc).2.is_ok(), opcode < 4);
+        assert_eq!(
+            parse(&element, &uc).2.is_ok(),
+            matches!(opcode, 0..=3 | 7..=8)
+        );
     }
     for opcode in 0..20 {
         let element = with_sges(datagram_head(opcode, 1, 2, 3), &[]);
@@ -316,7 +344,7 @@ fn an_error_completion_knows_what_was_asked_for() {
         (wr_opcode::ATOMIC_WRITE, WcOpcode::AtomicWrite),
         (77, WcOpcode::Send),
     ] {
-        let (wqe, _, validity) = parse(&with_sges(send_head(7, opcode, 0), &[]), &RULES);
+        let (wqe, _, validity) = parse(&with_sges(send_head(7, opcode, 1 << 31), &[]), &RULES);
         assert!(validity.is_err());
         assert_eq!((wqe.wr_id(), wqe.opcode()), (7, of));
     }

@@ -52,7 +52,7 @@ impl Requester {
             } => {
                 let (at, reach) = self.walk(psn, queue);
                 if reach == Reach::Gap {
-                    return self.on_data_past_gap(now, at, aeth);
+                    return self.on_data_past_gap(now, at, aeth, queue);
                 }
                 self.on_read(now, at, position, aeth, len, queue)
             }
@@ -63,7 +63,7 @@ impl Requester {
             } => {
                 let (at, reach) = self.walk(psn, queue);
                 if reach == Reach::Gap {
-                    return self.on_data_past_gap(now, at, Some(aeth));
+                    return self.on_data_past_gap(now, at, Some(aeth), queue);
                 }
                 self.on_atomic(now, at, aeth, original, queue)
             }
@@ -105,22 +105,22 @@ impl Requester {
                     Reach::Gap => Placement::Dropped(DropReason::Malformed),
                 };
             }
-            (Syndrome::Ack(_), Reach::All) => self.progress(now, at),
+            (Syndrome::Ack(_), Reach::All) => self.progress(now, at, queue),
             (Syndrome::RnrNak(timer), Reach::All) => {
-                self.progress(now, at);
+                self.progress(now, at, queue);
                 self.on_rnr_nak(now, timer);
             }
             (Syndrome::Nak(code), Reach::All) => {
-                self.progress(now, at);
+                self.progress(now, at, queue);
                 self.on_nak(code);
             }
             // A READ that failed in the middle. The responder does not answer a retry.
             (Syndrome::Nak(code), Reach::Gap) if self.covers(at, psn, queue) => {
-                self.progress(now, at);
+                self.progress(now, at, queue);
                 self.on_nak(code);
             }
             (Syndrome::Ack(_) | Syndrome::RnrNak(_) | Syndrome::Nak(_), Reach::Gap) => {
-                return self.on_gap(now, at);
+                return self.on_gap(now, at, queue);
             }
         }
         Placement::None
@@ -133,18 +133,24 @@ impl Requester {
     }
 
     /// A response shows that those to the READ or atomic at `at` were lost.
-    fn on_gap(&mut self, now: Instant, at: Cursor) -> Placement {
-        self.progress(now, at);
+    fn on_gap(&mut self, now: Instant, at: Cursor, queue: &impl SendQueue) -> Placement {
+        self.progress(now, at, queue);
         self.ask_again();
         Placement::Dropped(DropReason::Gap)
     }
 
     /// Data with a syndrome that no data comes with says nothing of what is before it.
-    fn on_data_past_gap(&mut self, now: Instant, at: Cursor, aeth: Option<Aeth>) -> Placement {
+    fn on_data_past_gap(
+        &mut self,
+        now: Instant,
+        at: Cursor,
+        aeth: Option<Aeth>,
+        queue: &impl SendQueue,
+    ) -> Placement {
         if !aeth.is_none_or(is_ack) {
             return Placement::Dropped(DropReason::Malformed);
         }
-        self.on_gap(now, at)
+        self.on_gap(now, at, queue)
     }
 
     fn on_nak(&mut self, code: NakCode) {
@@ -241,7 +247,7 @@ impl Requester {
     /// The response to the packet at `at` is there.
     fn answered(&mut self, now: Instant, mut at: Cursor, queue: &impl SendQueue) {
         at.advance(queue.request(at.wqe), self.mtu, 1);
-        self.progress(now, at);
+        self.progress(now, at, queue);
     }
 
     /// The response to the packet at `at` cannot be one: the request fails, and what is before it

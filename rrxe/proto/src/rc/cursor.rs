@@ -49,9 +49,15 @@ impl Cursor {
         }
     }
 
+    /// Whether this place comes before `other`. Local operations lie between two places with the
+    /// same PSN.
+    pub(super) fn is_before(&self, other: &Self) -> bool {
+        self.wqe.is_before(other.wqe) || self.wqe == other.wqe && self.packet < other.packet
+    }
+
     /// Packets from here to the end of the message, which is that of `request`.
     pub(super) fn packets_left(&self, request: &Request, mtu: PathMtu) -> u32 {
-        mtu.packets(request.len()).saturating_sub(self.packet)
+        request.packets(mtu).saturating_sub(self.packet)
     }
 
     /// Bytes from here to the end of the message.
@@ -76,7 +82,7 @@ impl Cursor {
             Answer::Response if done => {
                 self.load.responses = self.load.responses.wrapping_add(1);
             }
-            Answer::Response => (),
+            Answer::Response | Answer::None => (),
         }
         if done {
             self.wqe = self.wqe.next();

@@ -9,6 +9,8 @@
 //! Both are machines in the manner of `poll`: an event goes in (`on_*`, with the time if it
 //! matters), then the caller asks what there is to do (`poll_*`) until there is nothing. Storage
 //! of work requests and of responses to replay is the caller's, and so are all bytes of payload.
+//! What concerns one end only, as the invalidation of a key, is a [`Local`] operation: the requester
+//! says when its turn has come, the caller carries it out.
 //!
 //! ```text
 //!  work requests --> Requester --RequestPlan--> ....... --> Responder --Task--> memory
@@ -27,6 +29,7 @@ pub(crate) mod assembly;
 mod check;
 mod completer;
 mod cursor;
+mod local;
 pub(crate) mod news;
 pub(crate) mod plan;
 mod replay;
@@ -45,6 +48,7 @@ mod window;
 pub(crate) mod tests;
 
 pub use self::{
+    local::{Binding, Local, LocalFailed, LocalTask},
     plan::{RequestPacket, RequestPlan},
     reply::{AtomicReply, ReadReply, ResponsePacket, ResponsePlan},
     request::{Operation, Request, RequestFlags, SendQueue, WqeSeq},

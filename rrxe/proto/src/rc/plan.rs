@@ -202,6 +202,7 @@ impl RequestPlan {
             Operation::FetchAdd { va, rkey, add } => {
                 RcRequest::FetchAdd(AtomicEth::fetch_add(va, rkey, add))
             }
+            Operation::Local(_) => return None,
         };
         let payload = match request {
             RcRequest::Send(_) | RcRequest::Write(_) => self.mtu.payload_of(packet, len),

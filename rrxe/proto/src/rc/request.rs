@@ -4,7 +4,8 @@
 
 use crate::{
     key::{Imm, Key},
-    mtu::MAX_MESSAGE_LEN, //
+    mtu::{PathMtu, MAX_MESSAGE_LEN},
+    rc::local::Local, //
 };
 
 /// What a work request asks for.
@@ -59,11 +60,15 @@ pub enum Operation {
         /// What to add.
         add: u64,
     },
+    /// Something that concerns this end only.
+    Local(Local),
 }
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
+    /// Nothing: nothing is sent.
+    None,
     /// An acknowledgement, which may be that of a later request.
     Acknowledge,
     /// A response of its own, without which it is not done. Only so many of them may be on their
@@ -82,11 +87,17 @@ impl Operation {
             Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. } => {
                 Answer::Response
             }
+            Self::Local(_) => Answer::None,
         }
     }
 
-    const fn is_atomic(&self) -> bool {
-        matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    /// Whether a message of `len` bytes is one for it.
+    const fn admits(&self, len: u32) -> bool {
+        match self {
+            Self::CompareSwap { .. } | Self::FetchAdd { .. } => len == Request::ATOMIC_LEN,
+            Self::Local(_) => len == 0,
+            _ => len <= MAX_MESSAGE_LEN,
+        }
     }
 }
 
@@ -105,8 +116,8 @@ pub struct RequestFlags {
 ///
 /// # Invariants
 ///
-/// `len` is at most [`MAX_MESSAGE_LEN`], and [`ATOMIC_LEN`](Self::ATOMIC_LEN) if the operation is
-/// atomic.
+/// `len` is at most [`MAX_MESSAGE_LEN`], [`ATOMIC_LEN`](Self::ATOMIC_LEN) if the operation is
+/// atomic, and 0 if it is local.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     operation: Operation,
@@ -120,7 +131,7 @@ impl Request {
 
     /// A request for `operation` on `len` bytes, or `None` if the length is not one for it.
     pub const fn new(operation: Operation, len: u32, flags: RequestFlags) -> Option<Self> {
-        if len > MAX_MESSAGE_LEN || operation.is_atomic() && len != Self::ATOMIC_LEN {
+        if !operation.admits(len) {
             return None;
         }
         Some(Self {
@@ -148,6 +159,14 @@ impl Request {
     /// How it is to be handled.
     pub const fn flags(&self) -> RequestFlags {
         self.flags
+    }
+
+    /// PSNs that it takes.
+    pub(super) const fn packets(&self, mtu: PathMtu) -> u32 {
+        match self.operation {
+            Operation::Local(_) => 0,
+            _ => mtu.packets(self.len),
+        }
     }
 }
 

@@ -57,6 +57,7 @@ pub struct Completion {
 /// - `next` lies neither before `acked` nor past `sent`, and there are at most 2^23 PSNs from
 ///   `acked` to `sent`.
 /// - Unless the queue is being flushed, `acked` has not reached `failure`.
+/// - The request at `acked` is no local operation that is done.
 #[derive(Debug)]
 pub struct Requester {
     pub(super) mtu: PathMtu,
@@ -346,12 +347,12 @@ impl Requester {
     }
 
     /// All before `to` is done.
-    pub(super) fn progress(&mut self, now: Instant, to: Cursor) {
-        let done = to.psn.offset_from(self.acked.psn);
-        if done == 0 {
+    pub(super) fn progress(&mut self, now: Instant, to: Cursor, queue: &impl SendQueue) {
+        if to.psn == self.acked.psn {
             return;
         }
-        if self.next.psn.offset_from(self.acked.psn) < done {
+        let to = self.past_done(to, queue);
+        if self.next.is_before(&to) {
             // What was about to be sent again has arrived after all.
             self.next = to;
             self.unasked = 0;
@@ -370,7 +371,7 @@ impl Requester {
     }
 
     /// Starts to flush if nothing is left to wait for before the request that cannot succeed.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         if let Some(failure) = self.failure {
             if !self.acked.wqe.is_before(failure.wqe) {
                 self.enter_error();

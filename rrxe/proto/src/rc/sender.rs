@@ -27,6 +27,7 @@ impl Requester {
         if self.phase == Phase::Flushing || self.pause.is_some() || max_packets == 0 {
             return None;
         }
+        self.pass_done(queue);
         let wqe = self.next.wqe;
         if !wqe.is_before(self.sendable()) {
             return None;
@@ -35,6 +36,8 @@ impl Requester {
         let (count, ack_request) = match request.operation().answer() {
             Answer::Acknowledge => self.plan_message(request, max_packets)?,
             Answer::Response => self.plan_demand(request)?,
+            // Its turn comes from `poll_local()`.
+            Answer::None => return None,
         };
         let from = (self.next.packet, self.next.psn);
         let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request)
@@ -72,7 +75,7 @@ impl Requester {
     }
 
     /// The first request that nothing is sent of, for now.
-    fn sendable(&self) -> WqeSeq {
+    pub(super) fn sendable(&self) -> WqeSeq {
         let end = match self.gate {
             Gate::Open => self.tail,
             Gate::Shut => self.begun,
@@ -124,7 +127,7 @@ impl Requester {
     }
 
     /// Whether the request waits for READs and atomics ahead of it.
-    fn is_fenced(&self, request: &Request) -> bool {
+    pub(super) fn is_fenced(&self, request: &Request) -> bool {
         request.flags().fence && self.next.load.since(self.acked.load).responses != 0
     }
 
@@ -151,7 +154,7 @@ impl Requester {
             self.begun = self.begun.next();
         }
         let psns = match request.operation().answer() {
-            Answer::Acknowledge => plan.count(),
+            Answer::Acknowledge | Answer::None => plan.count(),
             Answer::Response => self.next.packets_left(request, self.mtu),
         };
         self.next.advance(request, self.mtu, psns);

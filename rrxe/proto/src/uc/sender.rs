@@ -7,6 +7,8 @@ use crate::{
     psn::Psn,
     rc::{
         Completion,
+        LocalFailed,
+        LocalTask,
         RequestPlan,
         Requester,
         RetryLimit,
@@ -58,6 +60,22 @@ impl Sender {
     /// Takes over the request that the caller has stored at [`tail`](Self::tail).
     pub fn post(&mut self) {
         self.0.post();
+    }
+
+    /// The local operation that is next, if one is. To be asked before
+    /// [`poll_transmit`](Self::poll_transmit).
+    pub fn poll_local(&mut self, queue: &impl SendQueue) -> Option<LocalTask> {
+        self.settled().poll_local(queue)
+    }
+
+    /// Takes note of how a local operation went.
+    pub fn commit_local(
+        &mut self,
+        task: LocalTask,
+        outcome: Result<(), LocalFailed>,
+        queue: &impl SendQueue,
+    ) {
+        self.settled().commit_local(task, outcome, queue);
     }
 
     /// The next packets to send, at most `max_packets` of them, or `None` if there are none for

@@ -3,6 +3,7 @@
 //! Tests of both sides, each named for the rule it checks.
 
 mod hostile;
+mod local;
 mod pair;
 mod requester;
 mod responder;

@@ -32,20 +32,20 @@ use crate::{
     wire::{Aeth, Kind, RcRequest, Reth, SendEnd, SendPart, Syndrome, WritePart}, //
 };
 
-const FIRST: u32 = 100;
+pub(super) const FIRST: u32 = 100;
 const KEY: Key = Key(0x1234);
 const VA: u64 = 0x10_0000;
 const MTU: u32 = 256;
 const TIMEOUT: Duration = Duration::from_nanos(4096 << 14);
 
-struct Rig {
-    side: Requester,
-    queue: Queue,
-    now: Instant,
+pub(super) struct Rig {
+    pub(super) side: Requester,
+    pub(super) queue: Queue,
+    pub(super) now: Instant,
 }
 
-const READ: Operation = Operation::Read { va: VA, rkey: KEY };
-const WRITE: Operation = Operation::Write { va: VA, rkey: KEY };
+pub(super) const READ: Operation = Operation::Read { va: VA, rkey: KEY };
+pub(super) const WRITE: Operation = Operation::Write { va: VA, rkey: KEY };
 const ATOMIC: Operation = Operation::FetchAdd {
     va: VA,
     rkey: KEY,
@@ -78,11 +78,11 @@ impl Rig {
         }
     }
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(config())
     }
 
-    fn post(&mut self, operation: Operation, len: u32) -> WqeSeq {
+    pub(super) fn post(&mut self, operation: Operation, len: u32) -> WqeSeq {
         let flags = RequestFlags {
             signaled: true,
             ..RequestFlags::default()
@@ -90,7 +90,12 @@ impl Rig {
         self.post_with(operation, len, flags)
     }
 
-    fn post_with(&mut self, operation: Operation, len: u32, flags: RequestFlags) -> WqeSeq {
+    pub(super) fn post_with(
+        &mut self,
+        operation: Operation,
+        len: u32,
+        flags: RequestFlags,
+    ) -> WqeSeq {
         let wqe = self.side.tail();
         self.queue
             .0
@@ -110,7 +115,7 @@ impl Rig {
         packets
     }
 
-    fn send_psns(&mut self) -> Vec<u32> {
+    pub(super) fn send_psns(&mut self) -> Vec<u32> {
         self.send().iter().map(|packet| packet.psn.get()).collect()
     }
 
@@ -135,11 +140,11 @@ impl Rig {
         })
     }
 
-    fn ack(&mut self, at: u32) -> Placement {
+    pub(super) fn ack(&mut self, at: u32) -> Placement {
         self.say(at, Syndrome::ACK)
     }
 
-    fn nak(&mut self, at: u32, code: NakCode) -> Placement {
+    pub(super) fn nak(&mut self, at: u32, code: NakCode) -> Placement {
         self.say(at, Syndrome::Nak(code))
     }
 
@@ -147,7 +152,7 @@ impl Rig {
         self.say(at, Syndrome::RnrNak(RnrTimer::new(timer).unwrap()))
     }
 
-    fn read(&mut self, at: u32, position: Position, len: u32) -> Placement {
+    pub(super) fn read(&mut self, at: u32, position: Position, len: u32) -> Placement {
         self.respond(Response::Read {
             psn: psn(at),
             position,
@@ -170,7 +175,7 @@ impl Rig {
     }
 
     /// Goes to the next deadline, and tells how long that took.
-    fn expire(&mut self) -> Duration {
+    pub(super) fn expire(&mut self) -> Duration {
         let deadline = self.side.next_deadline().unwrap();
         let waited = deadline.saturating_since(self.now);
         self.now = deadline;
@@ -182,7 +187,7 @@ impl Rig {
         core::iter::from_fn(|| self.side.poll_completion(&self.queue)).collect()
     }
 
-    fn statuses(&mut self) -> Vec<WcStatus> {
+    pub(super) fn statuses(&mut self) -> Vec<WcStatus> {
         self.completions().iter().map(|done| done.status).collect()
     }
 }
