@@ -17,7 +17,7 @@ compiler := $(if $(LLVM),LLVM=$(LLVM),$(if $(filter default,$(origin CC)),$(kern
 MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
 kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(compiler)
 
-.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test test-debug check format demo interop bench check-kdir
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test test-debug check format demo interop bench fuzz check-kdir
 
 all: modules
 
@@ -73,6 +73,9 @@ interop: vm-modules
 bench: vm-modules
 	@scripts/bench.sh
 
+fuzz: setup
+	@scripts/in-chroot.sh scripts/fuzz.sh $(or $(FUZZ_SECONDS),600) $(FUZZ)
+
 help:
 	@echo 'For the running kernel (or the one whose tree is KDIR):'
 	@echo '  make [KDIR=...]       build rrxe.ko into build/<kernel release>/'
@@ -85,6 +88,7 @@ help:
 	@echo '  make check            the part of it that needs no VM'
 	@echo '  make test-debug       the VM suites on a kernel that looks for faults (built on first use: 1 hour)'
 	@echo '  make format           format the Rust sources'
+	@echo '  make fuzz             fuzz all targets, or those in FUZZ, for FUZZ_SECONDS each (600)'
 	@echo '  make demo             show the module at work'
 	@echo '  make interop          against rdma_rxe, in two virtual machines on a cable'
 	@echo '  make vm CMD=...       run a command in a VM that has the module'

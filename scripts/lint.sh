@@ -45,7 +45,7 @@ unsafe_unexplained() {
 # 3. Every file names its licence.
 unlicensed() {
 	local f
-	sources | grep -vE '\.(pcap|pcapng|bin|json|txt|md|svg|png|proptest-regressions)$|^COPYING$|\.lock$|proptest-regressions/' |
+	sources | grep -vE '\.(pcap|pcapng|bin|json|txt|md|svg|png|proptest-regressions)$|^COPYING$|^selftests/fuzz/corpus/|\.lock$|proptest-regressions/' |
 		while read -r f; do
 			head -n 5 "$f" | grep -q 'SPDX-License-Identifier: GPL-2.0' || echo "$f"
 		done

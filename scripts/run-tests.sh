@@ -102,6 +102,9 @@ cargo_test() {
 
 build_module() { "$HERE/build-module.sh"; }
 
+# Some seconds for each target: a longer run is `make fuzz`.
+fuzz() { inside "$HERE/fuzz.sh" "${RRXE_FUZZ_SECONDS:-5}"; }
+
 # Here what the compilers warn of is an error, in Rust and in C.
 clippy_module() { "$HERE/build-module.sh" "MO=$RRXE_TREE/build/clippy" CLIPPY=1 W=e; }
 
@@ -120,6 +123,7 @@ no_vm_steps() {
 		step "clippy:$crate" plain cargo_in "$crate" clippy --all-targets -- -D warnings
 		step "host:$crate" cargo cargo_test "$crate"
 	done
+	step fuzz plain fuzz
 }
 
 # Never with an older module than the sources make.

@@ -11,6 +11,7 @@
 #include <linux/crc32.h>
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
+#include <linux/igmp.h>
 #include <linux/inetdevice.h>
 #include <linux/netdevice.h>
 #include <linux/percpu.h>

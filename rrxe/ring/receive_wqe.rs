@@ -77,7 +77,7 @@ impl ReceiveWqe {
     /// # Errors
     ///
     /// [`TooManySges`](InvalidWqe::TooManySges); the request then has its name and no room.
-    pub(super) fn load(&mut self, element: &impl Element, max_sge: u32) -> Result<(), InvalidWqe> {
+    pub(crate) fn load(&mut self, element: &impl Element, max_sge: u32) -> Result<(), InvalidWqe> {
         let head: abi::ReceiveWqe = transmute!(element.words::<HEAD_WORDS>(0));
         // INVARIANT: No element, no capacity.
         self.wr_id = head.wr_id;

@@ -194,7 +194,7 @@ def access_event(ends):
     """The owner of the violated memory is told."""
     with Scene(ends) as scene:
         device = scene.qb.device
-        while device.event(0):
+        while device.event(0) is not None:
             pass
         remote = scene.there.at()._replace(rkey=0)
         scene.fails_with(STATUS.REM_ACCESS_ERR, lambda: scene.qa.write([scene.here.sge(0, 8)], remote))

@@ -16,11 +16,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 import pyverbs.libibverbs_enums as e
+from datagram import GRH, UdAttr, UdQp
 from ktap import check, check_equal, patient
 from lossy import spoiled
 from pyverbs.cq import CQ
 from pyverbs.pd import PD
-from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr, SrqInitAttrEx
+from pyverbs.srq import SRQ, SrqInitAttrEx
 from pyverbs.wr import SGE
 from rdma import (
     ALL_ACCESS,
@@ -50,7 +51,7 @@ NO_MORE = (errno.EINVAL, errno.ENOMEM, errno.ENOSPC)
 def events(device, seconds=0.3):
     """The asynchronous events until none has come for a while."""
     found = []
-    while event := device.event(seconds):
+    while (event := device.event(seconds)) is not None:
         found.append(event)
     return found
 
@@ -201,6 +202,53 @@ def in_order(a, b, kind):
                     f"receive {seed} of round {round_}",
                 )
                 scene.arrived(number, seed, 100 + 60 * seed)
+
+
+def datagrams(a, b):
+    """Datagrams to several queue pairs: in order, behind their headers. One that is too long for its
+    request leaves it to the next one for the same queue pair; one for which there is none is lost."""
+    with contextlib.ExitStack() as stack:
+        keep = lambda what: stack.callback(what.close) and what
+        queue, buffers, here = keep(SharedQueue(b, 16)), keep(Region(b, 16 * SIZE)), keep(Region(a, SIZE))
+        sender = keep(UdQp(a))
+        ends = [keep(UdQp(b, UdAttr(), srq=queue)) for _ in range(3)]
+        for qp in (sender, *ends):
+            qp.connect()
+        events(b, 0)
+
+        def post(length=SIZE):
+            return queue.recv([buffers.sge(queue.posted % 16 * SIZE, length)])
+
+        def send(to, length):
+            here.write(pattern(length, length))
+            sender.send_to(to.peer, [here.sge(0, length)], imm=length)
+            sender.sent(1)
+
+        def arrives(to, number, length):
+            (done,) = to.received(1)
+            check_equal((done.wr_id, done.byte_len, done.imm), (number, length + GRH, length), "completion")
+            check_equal(buffers.read(length, (number - 1) % 16 * SIZE + GRH), pattern(length, length), "data")
+
+        send(ends[0], 10)
+        expect_none(ends[0].recv_cq)
+        for round_ in range(30):
+            to = ends[round_ % 3]
+            number = post()
+            send(to, 900 - round_)
+            arrives(to, number, 900 - round_)
+        first, second = post(140), post(140)
+        send(ends[0], 101)
+        send(ends[1], 100)
+        arrives(ends[1], second, 100)
+        expect_none(ends[0].recv_cq)
+        send(ends[0], 99)
+        arrives(ends[0], first, 99)
+        third = post(140)
+        send(ends[2], 101)
+        expect_none(ends[2].recv_cq)
+        ends[2].go(STATE.ERR)
+        check_equal(events(b), [EVENT.QP_LAST_WQE_REACHED], "events")
+        check_equal(statuses(poll_for(ends[2].recv_cq, 1)), [(third, STATUS.WR_FLUSH_ERR)], "the request that was held")
 
 
 def at_once(a, b, fabric, netem, kind):
@@ -689,6 +737,7 @@ def main():
         add("no receive queue besides", no_own_queue, rxe_differs="reports what was asked for")
         add("requests in order, RC", in_order, RcQp)
         add("requests in order, UC", in_order, UcQp)
+        add("datagrams", datagrams)
         add("long messages at once, RC", at_once, fabric, None, RcQp)
         add("long messages at once over a bad link", at_once, fabric, "loss 3% duplicate 2% delay 1ms reorder 5%", RcQp, limit=60)
         add("write with immediate", with_immediate)

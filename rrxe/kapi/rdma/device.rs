@@ -3,9 +3,11 @@
 //! RDMA devices.
 
 use super::{
+    mad::Mad,
     port::{
         CoreCaps,
-        PortLimits, //
+        PortLimits,
+        Violations, //
     },
     Provider,
     StatDesc, //
@@ -215,6 +217,10 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_pd: u32,
     /// Address handles.
     pub(crate) max_ah: u32,
+    /// Multicast groups.
+    pub(crate) max_mcast_grp: u32,
+    /// Queue pairs that may be attached to a multicast group.
+    pub(crate) max_mcast_qp_attach: u32,
     /// READs and atomics that a queue pair may have under way as the responder.
     pub(crate) max_qp_rd_atom: u32,
     /// READs and atomics that a queue pair may have under way as the requester.
@@ -249,8 +255,14 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
     /// What the port can do at most.
     fn port_limits(&self) -> PortLimits;
 
+    /// How often packets came in that had no right to.
+    fn violations(&self) -> Violations;
+
     /// Largest path MTU that `netdev`, the port's, leaves room for: a number of `enum ib_mtu`.
     fn active_mtu(&self, netdev: &NetDevice) -> u32;
+
+    /// The device's own answer to a management datagram, if it has one. Process context.
+    fn answer(&self, request: &Mad) -> Option<Mad>;
 }
 
 /// The operation `query_device`.
@@ -297,6 +309,10 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;
         to.max_ah = c_int::try_from(from.max_ah)?;
+        to.max_mcast_grp = c_int::try_from(from.max_mcast_grp)?;
+        to.max_mcast_qp_attach = c_int::try_from(from.max_mcast_qp_attach)?;
+        to.max_total_mcast_qp_attach =
+            c_int::try_from(from.max_mcast_grp.saturating_mul(from.max_mcast_qp_attach))?;
         to.max_qp_rd_atom = c_int::try_from(from.max_qp_rd_atom)?;
         to.max_qp_init_rd_atom = c_int::try_from(from.max_qp_init_rd_atom)?;
         to.max_res_rd_atom = c_int::try_from(from.max_res_rd_atom)?;

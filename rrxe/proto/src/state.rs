@@ -381,12 +381,13 @@ static RTS_TO_SQD: ByService = transition! {
     gsi: [] [EN_SQD_ASYNC_NOTIFY],
 };
 
+/// The kernel's system call adds PORT to AV, whatever the service.
 static SQD_TO_SQD: ByService = transition! {
     rc: [] [
         PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC ALT_PATH
         ACCESS_FLAGS PKEY_INDEX MIN_RNR_TIMER PATH_MIG_STATE
     ],
-    uc: [] [AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE],
+    uc: [] [PORT AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE],
     ud: [] [PKEY_INDEX QKEY],
     gsi: [] [PKEY_INDEX QKEY],
 };

@@ -110,6 +110,11 @@ device_up() {
 		wait_for 10 have_gid "$2" "$5"
 }
 
+# usage: device_up_4 NAMESPACE DEVICE NETDEV IPV4
+device_up_4() {
+	link_add "$1" "$2" "$3" && wait_for 10 have_gid "$2" "$4"
+}
+
 # usage: fabric_up [MTU]
 fabric_up() {
 	fabric_down

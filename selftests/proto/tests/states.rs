@@ -11,7 +11,8 @@ use rrxe_proto::state::{
 };
 
 /// From, to, services, what must be given `/` what may be. A transition without a line does not
-/// exist. `DGRAM` stands for `UD` and `GSI`, `CONN` for `RC` and `UC`, `ALL` for all.
+/// exist. `DGRAM` stands for `UD` and `GSI`, `CONN` for `RC` and `UC`, `ALL` for all. `port` on `UC` in
+/// `SQD` is there because the kernel's system call adds it to `av`.
 const TABLE: &str = "
 RESET RESET ALL   /
 INIT  RESET ALL   /
@@ -46,7 +47,7 @@ SQD   RTS   RC    / cur_state alt_path access_flags min_rnr_timer path_mig_state
 SQD   RTS   UC    / cur_state alt_path access_flags path_mig_state
 SQD   RTS   DGRAM / cur_state qkey
 SQD   SQD   RC    / port av timeout retry_cnt rnr_retry max_rd_atomic max_dest_rd_atomic alt_path access_flags pkey_index min_rnr_timer path_mig_state
-SQD   SQD   UC    / av alt_path access_flags pkey_index path_mig_state
+SQD   SQD   UC    / port av alt_path access_flags pkey_index path_mig_state
 SQD   SQD   DGRAM / pkey_index qkey
 SQE   RTS   UC    / cur_state access_flags
 SQE   RTS   DGRAM / cur_state qkey

@@ -23,12 +23,13 @@
 //! - FLUSH and ATOMIC WRITE are neither sent nor executed; a peer's are refused as invalid.
 //! - Credits in acknowledgements are neither given nor honoured: a sender that outruns the
 //!   receives is told by an RNR NAK.
-//! - Packets after a gap are dropped, not kept: what is lost is sent again with all that follows.
+//! - A requester sends what is lost again with all that follows.
 
 pub(crate) mod assembly;
 mod check;
 mod completer;
 mod cursor;
+mod kept;
 mod local;
 pub(crate) mod news;
 pub(crate) mod plan;
@@ -48,6 +49,7 @@ mod window;
 pub(crate) mod tests;
 
 pub use self::{
+    kept::Keep,
     local::{Binding, Local, LocalFailed, LocalTask},
     plan::{RequestPacket, RequestPlan},
     reply::{AtomicReply, ReadReply, ResponsePacket, ResponsePlan},

@@ -6,6 +6,7 @@ use crate::{
     key::{Imm, Key},
     qpn::Qpn,
     rc::{
+        kept::Keep,
         plan::AckRequest,
         saved::Executed, //
     },
@@ -24,6 +25,8 @@ pub enum Action {
     Repeated,
     /// Nothing at all.
     Dropped(Discard),
+    /// It came after a packet that is missing: store it, then [`keep`](super::Responder::keep) it.
+    Keep(Keep),
     /// Do this, then [`commit`](super::Responder::commit) it.
     Execute(Task),
 }
@@ -33,8 +36,8 @@ pub enum Action {
 pub enum Discard {
     /// It is no request on a connection of this kind.
     NotRequest,
-    /// It came after a packet that is missing. On a reliable connection the peer has been told of
-    /// that, or will be.
+    /// It came after a packet that is missing, and is not kept: it waits already, or there is no
+    /// place. On a reliable connection the peer has been told of the gap, or will be.
     OutOfOrder,
     /// It asks again for a response that cannot be given again.
     UnknownDuplicate,

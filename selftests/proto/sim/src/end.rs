@@ -117,7 +117,7 @@ impl End {
         &mut self,
         incident: Incident,
         own: &mut Watch,
-        peer: &Watch,
+        peer: &mut Watch,
     ) -> Result<(), Violation> {
         match incident {
             Incident::Drain => {
@@ -127,6 +127,24 @@ impl End {
             Incident::Resume => {
                 self.asking.engine().resume();
                 own.observer.drain(false);
+            }
+            Incident::Retune(tuning) => {
+                let engine = self.asking.engine();
+                if engine.is_drained() {
+                    let settings = own.reference.settings();
+                    settings.tune(tuning);
+                    engine.set_config(config(settings));
+                }
+            }
+            Incident::Readjust {
+                max_dest_rd_atomic,
+                min_rnr_timer,
+            } => {
+                let settings = peer.reference.settings();
+                settings.max_dest_rd_atomic = max_dest_rd_atomic;
+                peer.observer.change_timer(settings.min_rnr_timer);
+                settings.min_rnr_timer = min_rnr_timer;
+                self.answering.readjust(settings);
             }
             Incident::Invalidate { rkey } => {
                 self.answering.memory().invalidate(rkey);
@@ -152,7 +170,7 @@ impl End {
         if headers.info().is_response() {
             return self.asking.on_response(now, headers, payload, own);
         }
-        let said = self.answering.on_request(headers, payload, peer)?;
+        let said = self.answering.on_request(frame, peer)?;
         if said.fatal {
             let flushed = self.die(Life::Aborted, peer)?;
             return Ok(format!("{}, receive flushed: {flushed:?}", said.line));

@@ -59,6 +59,8 @@ pub struct Observer {
     owed: Option<u32>,
     /// A sequence NAK was sent, and the packet it asks for has not arrived since.
     nak_pending: bool,
+    /// What RNR NAKs asked for before the last change, which one that was owed then still does.
+    earlier_timer: Option<u8>,
     /// No new message may begin.
     draining: bool,
     /// Packets sent more than once.
@@ -89,6 +91,7 @@ impl Observer {
             read_begins: HashSet::new(),
             owed: None,
             nak_pending: false,
+            earlier_timer: None,
             draining: false,
             resent: 0,
         }
@@ -123,6 +126,11 @@ impl Observer {
     /// Whether no new message may begin.
     pub fn is_draining(&self) -> bool {
         self.draining
+    }
+
+    /// From now on RNR NAKs ask for something else than `earlier`.
+    pub fn change_timer(&mut self, earlier: u8) {
+        self.earlier_timer = Some(earlier);
     }
 
     /// Whether every response the work at `packet` can expect has been delivered.
@@ -270,8 +278,10 @@ impl Observer {
                 return Err(format!("{credits} end-to-end credits offered"));
             }
             let timer = reference.flow().settings.min_rnr_timer;
-            if matches!(aeth.verdict(), Verdict::RnrNak(code) if code != timer) {
-                return Err(format!("RNR NAK with another timer than {timer}"));
+            if let Verdict::RnrNak(code) = aeth.verdict() {
+                if code != timer && Some(code) != self.earlier_timer {
+                    return Err(format!("RNR NAK with another timer than {timer}"));
+                }
             }
         }
         if packet.solicited || packet.ack_req {

@@ -5,7 +5,8 @@
 
 use crate::{
     agenda::Nanos,
-    memory::Rights, //
+    memory::Rights,
+    scenario::Tuning, //
 };
 
 /// The operation of a work request.
@@ -181,6 +182,23 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Changes what the requester may change.
+    pub fn tune(&mut self, tuning: Tuning) {
+        let Tuning {
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            max_rd_atomic,
+        } = tuning;
+        *self = Self {
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            max_rd_atomic,
+            ..*self
+        };
+    }
+
     /// Settings with room for everything, and a timeout of 4 ms.
     pub const PLAIN: Self = Self {
         mtu: 256,

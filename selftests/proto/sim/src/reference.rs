@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use crate::program::{
     Flow,
     Op,
+    Settings,
     Work, //
 };
 
@@ -97,6 +98,11 @@ impl Reference {
     /// The program.
     pub fn flow(&self) -> &Flow {
         &self.flow
+    }
+
+    /// The attributes of both sides, to be changed.
+    pub fn settings(&mut self) -> &mut Settings {
+        &mut self.flow.settings
     }
 
     /// First packet of work `index`; of the one past the last, the number of packets in all.

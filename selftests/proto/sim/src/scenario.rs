@@ -82,10 +82,27 @@ pub enum Incident {
     Drain,
     /// The send queue goes on.
     Resume,
+    /// The program changes what its requests are sent with, unless the send queue has not drained.
+    Retune(Tuning),
+    /// The responder's program changes what requests are answered with.
+    Readjust {
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+    },
     /// The responder's program makes a key invalid.
     Invalidate { rkey: u32 },
     /// The program moves the queue pair to the error state.
     Error,
+}
+
+/// Attributes of a requester that may change while it lives.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Tuning {
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    pub max_rd_atomic: u8,
 }
 
 /// One end of a connection: requester of one flow, responder of the other.
@@ -99,6 +116,8 @@ pub struct EndPlan {
     pub depth: u32,
     /// Plans of a thousand that can be sent only in part.
     pub unsent_per_mille: u32,
+    /// Packets of a thousand that came past a gap and for which there is no room.
+    pub unkept_per_mille: u32,
     /// Packets it sends at most in one go.
     pub budget: u32,
     /// How long it takes at most to get round to sending.
@@ -136,6 +155,7 @@ impl Scenario {
             fate: Fate::Succeeds,
             depth: 64,
             unsent_per_mille: 0,
+            unkept_per_mille: 0,
             budget: 64,
             lag: 0,
             incidents: Vec::new(),

@@ -202,6 +202,7 @@ fn torment_responder(seed: u64) {
         expected: psn,
         ..Account::default()
     };
+    let mut kept = vec![None; Responder::PLACES];
     for _ in 0..rng.range(10, 200) {
         let kind = Kind::RcRequest(any_request(&mut rng));
         let at = match rng.below(10) {
@@ -215,16 +216,27 @@ fn torment_responder(seed: u64) {
         let len = length(&mut rng);
         match as_received(&mut rng, &spec, len) {
             Ok(headers) => {
-                let action = responder.on_request(&headers, &mut receives, &mut saved);
-                obey(
-                    &mut rng,
-                    &mut responder,
-                    &mut saved,
-                    &receives,
-                    &mut account,
-                    &headers,
-                    action,
-                );
+                let mut next = Some(headers);
+                while let Some(headers) = next {
+                    let action = responder.on_request(&headers, &mut receives, &mut saved);
+                    if let Action::Keep(keep) = action {
+                        assert!(kept[keep.place()].replace(headers).is_none());
+                        responder.keep(keep);
+                    } else {
+                        obey(
+                            &mut rng,
+                            &mut responder,
+                            &mut saved,
+                            &receives,
+                            &mut account,
+                            &headers,
+                            action,
+                        );
+                    }
+                    next = responder
+                        .poll_kept()
+                        .map(|place| kept[place].take().expect("a packet is kept there"));
+                }
             }
             Err(ParseError::UnknownOpcode(bth)) => {
                 let action = responder.on_unknown_opcode(&bth);

@@ -391,7 +391,8 @@ fn rule_13_send_needs_its_receive_at_the_first_packet() {
     scenario.ends[0].flow.receives[0].at = 60 * MICROSECOND;
     let trace = Trace::of(&scenario);
     assert!(trace.count(&["0 --> SEND_FIRST"]) > 1);
-    assert_eq!(trace.count(&["1     Execute"]), 4);
+    // What came after it has been kept.
+    assert_eq!(trace.count(&["1     Execute", "; Execute"]), 1);
 }
 
 #[test]

@@ -52,6 +52,8 @@ struct Faults {
     unsent: u8,
     /// Of the receiver: no receive is posted.
     unready: u8,
+    /// Of the receiver: there is no room to keep a packet.
+    unkept: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +146,7 @@ struct World {
     responder: Responder,
     saved: Vec<Saved>,
     receives: Receives,
+    kept: Vec<Option<Packet>>,
     /// Memory that the requester writes and reads.
     remote: Vec<u8>,
     /// What fills the receive in use, and those that are complete.
@@ -195,6 +198,7 @@ impl World {
                 unready: false,
                 taken: 0,
             },
+            kept: (0..Responder::PLACES).map(|_| None).collect(),
             remote: pattern(1, MEMORY as u32),
             filling: Vec::new(),
             received: Vec::new(),
@@ -310,12 +314,27 @@ impl World {
             return false;
         }
         let packet = self.there.0.remove(0);
+        self.take_in(packet);
+        while let Some(place) = self.responder.poll_kept() {
+            let packet = self.kept[place].take().unwrap();
+            self.take_in(packet);
+        }
+        true
+    }
+
+    fn take_in(&mut self, packet: Packet) {
         self.receives.unready = self.rng.happens(self.faults.unready);
         let action =
             self.responder
                 .on_request(&packet.headers, &mut self.receives, &mut self.saved);
-        let Action::Execute(task) = action else {
-            return true;
+        let task = match action {
+            Action::Execute(task) => task,
+            // There is no room for some.
+            Action::Keep(keep) if !self.rng.happens(self.faults.unkept) => {
+                assert!(self.kept[keep.place()].replace(packet).is_none());
+                return self.responder.keep(keep);
+            }
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => return,
         };
         let mut done = Done::default();
         match task.kind() {
@@ -342,7 +361,6 @@ impl World {
             let bytes = core::mem::take(&mut self.filling);
             self.received.push((bytes, done.imm));
         }
-        true
     }
 
     fn receive_response(&mut self) -> bool {
@@ -429,13 +447,14 @@ fn any_work() -> impl Strategy<Value = Work> {
 }
 
 fn any_faults() -> impl Strategy<Value = Faults> {
-    (0u8..60, 0u8..40, 0u8..40, 0u8..40, 0u8..60).prop_map(
-        |(lose, copy, delay, unsent, unready)| Faults {
+    (0u8..60, 0u8..40, 0u8..40, 0u8..40, 0u8..60, 0u8..100).prop_map(
+        |(lose, copy, delay, unsent, unready, unkept)| Faults {
             lose,
             copy,
             delay,
             unsent,
             unready,
+            unkept,
         },
     )
 }

@@ -1344,6 +1344,37 @@ fn a_queue_that_is_full_for_long_is_no_lost_packet() {
 }
 
 #[test]
+fn who_is_held_waits_for_no_answer_meanwhile() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(0),
+        ..config()
+    });
+    rig.post(Operation::Send, 3 * MTU);
+    for packet in 0..3 {
+        // None but the last asks for an answer.
+        let plan = rig.side.poll_transmit(rig.now, 1, &rig.queue).unwrap();
+        assert_eq!(plan.psn(), psn(FIRST + packet));
+        let later = rig.now.saturating_add(3 * TIMEOUT);
+        rig.side.hold(later);
+        assert_eq!(rig.side.next_deadline(), later.checked_add(TIMEOUT));
+        rig.now = later;
+        rig.side.on_timeout(rig.now);
+        assert_eq!(rig.statuses(), []);
+    }
+    // Now there is something to wait for.
+    rig.expire();
+    assert_eq!(rig.statuses(), [WcStatus::RetryExceeded]);
+}
+
+#[test]
+fn who_is_held_and_has_sent_nothing_waits_for_nothing() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 1);
+    rig.side.hold(rig.now.saturating_add(TIMEOUT));
+    assert_eq!(rig.side.next_deadline(), None);
+}
+
+#[test]
 fn a_request_that_was_not_sent_has_not_begun() {
     let mut rig = Rig::new();
     rig.post(READ, 600);

@@ -23,7 +23,10 @@ use rrxe_proto::{
         WcStatus, //
     },
     timers::RnrTimer,
-    wire::Headers,
+    wire::{
+        Headers,
+        Packet, //
+    },
     Access,
     Key,
     Pkey, //
@@ -43,8 +46,8 @@ use crate::{
         Rights, //
     },
     program::{
-        Flow,
-        Receive, //
+        Receive,
+        Settings, //
     },
     queue::ReceiveRing,
     reference::{
@@ -66,6 +69,9 @@ pub struct Answering {
     engine: Responder,
     ring: ReceiveRing,
     saved: Vec<Saved>,
+    /// Frames that came past a gap.
+    kept: Vec<Option<Frame>>,
+    unkept_per_mille: u32,
     memory: Memory,
     receives: Vec<Receive>,
     posted: usize,
@@ -97,9 +103,11 @@ impl Answering {
             );
         }
         Self {
-            engine: Responder::new(mtu(settings), Psn::truncate(settings.psn), config(flow)),
+            engine: Responder::new(mtu(settings), Psn::truncate(settings.psn), config(settings)),
             ring: ReceiveRing::default(),
             saved: vec![Saved::EMPTY; settings.max_dest_rd_atomic.into()],
+            kept: vec![None; Responder::PLACES],
+            unkept_per_mille: plan.unkept_per_mille,
             memory,
             receives: flow.receives.clone(),
             posted: 0,
@@ -110,6 +118,15 @@ impl Answering {
 
     pub(super) fn engine(&mut self) -> &mut Responder {
         &mut self.engine
+    }
+
+    /// Goes on with other attributes, and at least as much room for what is kept.
+    pub(super) fn readjust(&mut self, settings: &Settings) {
+        let places = self.saved.len().max(settings.max_dest_rd_atomic.into());
+        let mut saved = vec![Saved::EMPTY; places];
+        self.engine.move_saved(&self.saved, &mut saved);
+        self.saved = saved;
+        self.engine.set_config(config(settings));
     }
 
     pub(super) fn memory(&mut self) -> &mut Memory {
@@ -124,13 +141,27 @@ impl Answering {
         }
     }
 
-    /// Takes in a request and carries out what follows from it.
+    /// Takes in a request, and what was kept until it came.
     pub(super) fn on_request(
         &mut self,
-        headers: &Headers,
-        payload: &[u8],
+        frame: &Frame,
         peer: &mut Watch,
     ) -> Result<Said, Violation> {
+        let mut said = self.take_in(frame, peer)?;
+        while let Some(place) = self.engine.poll_kept() {
+            let frame = self.kept[place].take().ok_or("nothing is kept there")?;
+            let Said { line, fatal } = self.take_in(&frame, peer)?;
+            said.line = format!("{}; {line}", said.line);
+            said.fatal |= fatal;
+        }
+        Ok(said)
+    }
+
+    /// Takes in a request and carries out what follows from it.
+    fn take_in(&mut self, frame: &Frame, peer: &mut Watch) -> Result<Said, Violation> {
+        let packet = Packet::parse(frame.transport())
+            .map_err(|error| format!("a good packet is refused: {error:?}"))?;
+        let (headers, payload) = (packet.headers(), packet.payload());
         let action = self
             .engine
             .on_request(headers, &mut self.ring, &mut self.saved);
@@ -138,11 +169,21 @@ impl Answering {
             peer.receive_taken()?;
         }
         let mut line = format!("{action:?}");
-        if let Action::Execute(task) = action {
-            let outcome = self.execute(headers, payload, task, peer)?;
-            if let Some(error) = outcome {
-                line = format!("{error:?}, {line}");
+        match action {
+            Action::Execute(task) => {
+                let outcome = self.execute(headers, payload, task, peer)?;
+                if let Some(error) = outcome {
+                    line = format!("{error:?}, {line}");
+                }
             }
+            Action::Keep(keep) if !self.rng.chance(self.unkept_per_mille) => {
+                let place = &mut self.kept[keep.place()];
+                if place.replace(frame.clone()).is_some() {
+                    return Err("two packets are kept in one place".into());
+                }
+                self.engine.keep(keep);
+            }
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => {}
         }
         let mut fatal = false;
         while let Some(event) = self.engine.poll_event() {
@@ -376,11 +417,11 @@ fn refused(_: Refused) -> ExecError {
     ExecError::RemoteAccess
 }
 
-fn config(flow: &Flow) -> ReceiveConfig {
+fn config(settings: &Settings) -> ReceiveConfig {
     ReceiveConfig {
-        max_dest_rd_atomic: flow.settings.max_dest_rd_atomic,
-        min_rnr_timer: RnrTimer::truncate(flow.settings.min_rnr_timer),
-        access: access(flow.settings.access),
+        max_dest_rd_atomic: settings.max_dest_rd_atomic,
+        min_rnr_timer: RnrTimer::truncate(settings.min_rnr_timer),
+        access: access(settings.access),
     }
 }
 

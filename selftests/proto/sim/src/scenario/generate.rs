@@ -8,7 +8,8 @@ use super::{
     Fate,
     Incident,
     NodePlan,
-    Scenario, //
+    Scenario,
+    Tuning, //
 };
 use crate::{
     agenda::{
@@ -165,8 +166,20 @@ fn end(rng: &mut Rng, family: Family, speed: &Speed, mtu: u32, busy: bool) -> En
     let mut incidents = Vec::new();
     if rough && rng.chance(150) {
         let from = rng.below(at + 200 * MICROSECOND);
+        let to = from + rng.below(2 * MILLISECOND);
         incidents.push((from, Incident::Drain));
-        incidents.push((from + rng.below(2 * MILLISECOND), Incident::Resume));
+        if rng.chance(500) {
+            incidents.push((to, Incident::Retune(tuning(rng, family, &settings))));
+        }
+        incidents.push((to, Incident::Resume));
+    }
+    if rough && rng.chance(150) {
+        // The peer's requests must find as much room as before.
+        let readjust = Incident::Readjust {
+            max_dest_rd_atomic: rng.range(16, 40) as u8,
+            min_rnr_timer: rng.range(1, 16) as u8,
+        };
+        incidents.push((rng.below(at + 200 * MICROSECOND), readjust));
     }
     EndPlan {
         flow: Flow {
@@ -186,6 +199,7 @@ fn end(rng: &mut Rng, family: Family, speed: &Speed, mtu: u32, busy: bool) -> En
         } else {
             0
         },
+        unkept_per_mille: rng.pick(&[0, 0, 0, 100, 1000]),
         budget: rng.pick(&[1, 2, 3, 8, 64]),
         lag: speed.lag,
         incidents,
@@ -224,6 +238,17 @@ fn settings(rng: &mut Rng, family: Family, mtu: u32) -> Settings {
         window_bytes: mtu * rng.pick(&[1, 2, 3, 7, 16, 64, 256]),
         window_packets: rng.pick(&[1, 2, 3, 7, 16, 64, 256]),
         access: Rights::ALL,
+    }
+}
+
+/// Other attributes of a requester that suit its family, and what its responder can hold.
+fn tuning(rng: &mut Rng, family: Family, now: &Settings) -> Tuning {
+    let other = settings(rng, family, now.mtu);
+    Tuning {
+        timeout: other.timeout,
+        retry_cnt: other.retry_cnt,
+        rnr_retry: other.rnr_retry,
+        max_rd_atomic: rng.range(1, now.max_dest_rd_atomic.into()) as u8,
     }
 }
 
