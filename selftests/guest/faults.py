@@ -150,17 +150,17 @@ def posting(a, b, length):
 # Tests.
 
 
-def exhausted(faults, scenario, least):
+def exhausted(faults, scenario, least, most=60):
     """Refuse the requests of an operation; there must be some, or nothing was tested."""
-    found, refused = faults.exhaust(scenario)
+    found, refused = faults.exhaust(scenario, most)
     comment(f"{found} requests, {refused} of them refused, one at a time")
     check(found >= least, f"only {found} requests, {least} or more expected")
 
 
 def link(faults, fabric, scenario, least):
-    """The same for what is done to a link."""
+    """The same for what is done to a link: of many hundred requests, most of them of the core, a few."""
     with spare_netdev(fabric) as netdev, contextlib.closing(Links(fabric.a)) as links:
-        exhausted(faults, scenario(links, f"{LINK_TYPE}7", netdev), least)
+        exhausted(faults, scenario(links, f"{LINK_TYPE}7", netdev), least, 20)
 
 
 def traffic(faults, a, b, kinds, percent):
