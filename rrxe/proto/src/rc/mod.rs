@@ -50,7 +50,7 @@ pub(crate) mod tests;
 
 pub use self::{
     kept::Keep,
-    local::{Binding, Local, LocalFailed, LocalTask},
+    local::{Binding, Local, LocalFailed, LocalTask, Registration},
     plan::{RequestPacket, RequestPlan},
     reply::{AtomicReply, ReadReply, ResponsePacket, ResponsePlan},
     request::{Operation, Request, RequestFlags, SendQueue, WqeSeq},
