@@ -4,6 +4,7 @@
 
 use super::{
     arrival::Payload,
+    fast_region::FastRegion,
     node::Node,
     region::{
         Fault,
@@ -38,7 +39,8 @@ use rrxe_proto::{
         AtomicOp,
         Binding,
         ExecError,
-        LocalFailed, //
+        LocalFailed,
+        Registration, //
     },
     status::WcStatus,
     Key,
@@ -215,6 +217,9 @@ impl<'a> Memory<'a> {
         if let Some(mr) = self.region(key) {
             return use_range(mr.range(key, self.pd, access, va, len)?);
         }
+        if let Some(region) = self.fast_region(key) {
+            return region.with_range(key, self.pd, access, va, len, use_range);
+        }
         // What a window shows it has been given: that is not checked again.
         let Place { region, va } = self
             .window(key)
@@ -237,8 +242,18 @@ impl<'a> Memory<'a> {
         )
     }
 
+    /// Registers listed memory as a work request says.
+    pub(super) fn register(&self, registration: &Registration) -> Result<(), LocalFailed> {
+        self.fast_region(registration.key)
+            .ok_or(LocalFailed)?
+            .register(registration, self.pd)
+    }
+
     /// Makes `key` invalid, because the queue pair or its peer says so.
     pub(super) fn invalidate(&self, key: Key) -> Result<(), LocalFailed> {
+        if let Some(region) = self.fast_region(key) {
+            return region.invalidate(key, self.pd);
+        }
         self.window(key)
             .ok_or(LocalFailed)?
             .invalidate(key, self.qpn, self.pd)
@@ -247,6 +262,11 @@ impl<'a> Memory<'a> {
     /// The region with the index of `key`.
     fn region(&self, key: Key) -> Option<ArcBorrow<'_, Mr>> {
         self.node.mrs().get(key.index(), &self.guard)
+    }
+
+    /// The region of listed memory with the index of `key`.
+    fn fast_region(&self, key: Key) -> Option<ArcBorrow<'_, FastRegion>> {
+        self.node.fast_regions().get(key.index(), &self.guard)
     }
 
     /// The window with the index of `key`.
