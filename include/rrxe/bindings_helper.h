@@ -11,7 +11,10 @@
 #include <linux/crc32.h>
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
+#include <linux/igmp.h>
 #include <linux/inetdevice.h>
+#include <linux/ioport.h>
+#include <linux/libnvdimm.h>
 #include <linux/netdevice.h>
 #include <linux/percpu.h>
 #include <linux/rtnetlink.h>

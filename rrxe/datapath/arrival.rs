@@ -10,6 +10,7 @@ use crate::kapi::{
         RxPacket, //
     },
 };
+use core::net::Ipv6Addr;
 use kernel::prelude::*;
 use rrxe_proto::{
     icrc::{
@@ -32,6 +33,7 @@ pub(crate) struct Arrival {
 }
 
 /// What a packet says.
+#[derive(Clone, Copy)]
 enum Content {
     /// Something that is understood.
     Known(Headers),
@@ -71,6 +73,14 @@ impl Arrival {
         &self.packet
     }
 
+    /// The same packet once more, for another receiver. `None` when out of memory: then it is lost.
+    pub(super) fn duplicate(&self) -> Option<Self> {
+        Some(Self {
+            packet: self.packet.duplicate().ok()?,
+            content: self.content,
+        })
+    }
+
     /// The packet, to be read again later.
     pub(super) fn into_packet(self) -> RxPacket {
         self.packet
@@ -79,6 +89,12 @@ impl Arrival {
     /// Frees the packet, which has been used.
     pub(super) fn consume(self) {
         self.packet.consume();
+    }
+
+    /// The multicast group that the packet was sent to, as a GID. `None` if it was sent to us alone.
+    pub(super) fn group(&self) -> Option<Ipv6Addr> {
+        let addresses = self.packet.addresses()?;
+        addresses.is_to_group().then(|| addresses.destination())
     }
 
     /// The IP header as a receiver of datagrams finds it in front of the message: one of IPv4, without
@@ -155,6 +171,13 @@ impl Payload<'_> {
     /// Bytes.
     pub(super) fn len(&self) -> u32 {
         self.len
+    }
+
+    /// The first eight bytes as a number in the byte order of this machine.
+    pub(super) fn word(&self) -> Result<u64> {
+        let mut bytes = [0; size_of::<u64>()];
+        self.packet.copy_bits(self.offset, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
     }
 
     /// Copies the bytes from `at` on to `chunk`.

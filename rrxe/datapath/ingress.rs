@@ -6,6 +6,7 @@ use super::{
     arrival::Arrival,
     counters::Counter,
     node::Node,
+    qp::Qp,
     way::ROCE_PORT, //
 };
 use crate::kapi::{
@@ -19,12 +20,19 @@ use crate::kapi::{
 };
 use kernel::{
     prelude::*,
-    sync::rcu, //
+    sync::{
+        rcu,
+        Arc, //
+    },
 };
 use rrxe_proto::{
     opcode::Transport,
-    wire::Kind,
-    Pkey, //
+    wire::{
+        Headers,
+        Kind, //
+    },
+    Pkey,
+    Qpn, //
 };
 
 /// Where the packets of a network namespace go.
@@ -77,25 +85,67 @@ impl Receiver for Ingress {
     }
 }
 
-/// Hands a packet to the side of the queue pair that it is for.
+/// Hands a packet to the side of the queue pair that it is for, or to those of all that are attached to
+/// its group.
 fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
-    let counters = node.counters();
     let bth = arrival.bth();
+    if bth.dest_qp() == Qpn::MULTICAST {
+        return spread(node, arrival, guard);
+    }
     let Some(qp) = node.qps().get(bth.dest_qp().get(), guard) else {
-        return counters.count(Counter::NoQueuePair);
+        return node.counters().count(Counter::NoQueuePair);
     };
-    if !bth.pkey().matches(Pkey::DEFAULT) {
-        return counters.count(Counter::BadPkey);
+    if !admit(node, &arrival) {
+        return;
+    }
+    match arrival.headers().map(|headers| headers.kind()) {
+        Some(Kind::Ud(..)) if arrival.group().is_some() => {
+            node.counters().count(Counter::NoQueuePair);
+        }
+        // The receive side knows the peer of a notification from the first packet on.
+        Some(Kind::RcRequest(_) | Kind::Uc(_) | Kind::Ud(..) | Kind::Cnp) => {
+            qp.deliver_request(arrival);
+        }
+        Some(Kind::RcResponse(_)) => qp.deliver_response(arrival),
+        None if bth.opcode().transport() == Some(Transport::Rc) => qp.deliver_request(arrival),
+        None => (),
+    }
+}
+
+/// Hands a datagram to all queue pairs that are attached to its group, a copy to each.
+fn spread(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
+    let deliver = |members: &[Arc<Qp>]| {
+        let is_datagram = matches!(arrival.headers().map(Headers::kind), Some(Kind::Ud(..)));
+        if is_datagram && admit(node, &arrival) {
+            for (copy, qp) in members
+                .iter()
+                .filter_map(|qp| Some((arrival.duplicate()?, qp)))
+            {
+                qp.deliver_request(copy);
+            }
+        }
+    };
+    let visited = arrival
+        .group()
+        .and_then(|group| node.groups().visit(group, guard, deliver));
+    match visited {
+        Some(()) => arrival.consume(),
+        None => node.counters().count(Counter::NoQueuePair),
+    }
+}
+
+/// Whether a packet may talk to the device, and has come unchanged.
+fn admit(node: &Node, arrival: &Arrival) -> bool {
+    let counters = node.counters();
+    if !arrival.bth().pkey().matches(Pkey::DEFAULT) {
+        counters.count(Counter::BadPkey);
+        return false;
     }
     if !arrival.is_intact() {
-        return counters.count(Counter::BadIcrc);
+        counters.count(Counter::BadIcrc);
+        return false;
     }
     counters.count(Counter::ReceivedPackets);
     counters.add(Counter::ReceivedBytes, arrival.packet().len() as u64);
-    match arrival.headers().map(|headers| headers.kind()) {
-        Some(Kind::RcRequest(_) | Kind::Uc(_) | Kind::Ud(..)) => qp.deliver_request(arrival),
-        Some(Kind::RcResponse(_)) => qp.deliver_response(arrival),
-        None if bth.opcode().transport() == Some(Transport::Rc) => qp.deliver_request(arrival),
-        None | Some(Kind::Cnp) => (),
-    }
+    true
 }

@@ -7,9 +7,15 @@
 
 use super::{
     arrival::Arrival,
-    qp::Qp, //
+    node::Node,
+    qp::Qp,
+    waiting::Waiting, //
 };
-use kernel::prelude::*;
+use crate::kapi::net::RxPacket;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rrxe_proto::{
     psn::Psn,
     rc::{
@@ -19,6 +25,7 @@ use rrxe_proto::{
         Done,
         Event,
         ExecError,
+        Keep,
         LocalFailed,
         LocalTask,
         ReceiveCompletion,
@@ -162,6 +169,15 @@ impl SendMachine {
         of_each!(self, it => it.next_deadline())
     }
 
+    /// Takes note that nothing may be sent before `until`.
+    pub(super) fn hold(&mut self, until: Instant) {
+        match self {
+            Self::Rc(requester) => requester.hold(until),
+            // They wait for nobody.
+            Self::Uc(_) | Self::Ud(_) => (),
+        }
+    }
+
     /// Does what is due.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         of_each!(self, it => it.on_timeout(now))
@@ -191,7 +207,7 @@ impl SendMachine {
 /// What decides about receiving.
 pub(crate) enum ReceiveMachine {
     /// Of a reliable connection.
-    Rc(Answering),
+    Rc(KBox<Answering>),
     /// Of an unreliable connection.
     Uc(uc::Receiver),
     /// Of datagrams.
@@ -202,12 +218,53 @@ pub(crate) enum ReceiveMachine {
 pub(crate) struct Answering {
     pub(super) responder: Responder,
     pub(super) saved: KVec<Saved>,
+    waiting: Waiting,
 }
 
 impl Answering {
-    /// The two, with room in `saved` for as many READs and atomics as the peer may have under way.
-    pub(crate) fn new(responder: Responder, saved: KVec<Saved>) -> Self {
-        Self { responder, saved }
+    /// The two, with room in `saved` for as many READs and atomics as the peer may have under way,
+    /// on `node`. May sleep.
+    pub(crate) fn new(
+        responder: Responder,
+        saved: KVec<Saved>,
+        node: Arc<Node>,
+    ) -> Result<KBox<Self>> {
+        let answering = Self {
+            responder,
+            saved,
+            waiting: Waiting::new(node, Responder::PLACES)?,
+        };
+        Ok(KBox::new(answering, GFP_KERNEL)?)
+    }
+
+    fn on_arrival(&mut self, arrival: &Arrival, source: &mut impl ReceiveSource) -> Action {
+        match arrival.headers() {
+            Some(headers) => self.responder.on_request(headers, source, &mut self.saved),
+            None => self.responder.on_unknown_opcode(arrival.bth()),
+        }
+    }
+
+    fn keep(&mut self, keep: Keep, packet: RxPacket) {
+        if self.waiting.store(keep.place(), packet).is_ok() {
+            self.responder.keep(keep);
+        }
+    }
+
+    fn poll_kept(&mut self) -> Option<RxPacket> {
+        self.waiting.take(self.responder.poll_kept()?)
+    }
+
+    fn commit(
+        &mut self,
+        task: Task,
+        outcome: Result<Done, ExecError>,
+    ) -> Option<ReceiveCompletion> {
+        self.responder.commit(task, outcome, &mut self.saved)
+    }
+
+    fn enter_error(&mut self) {
+        self.responder.enter_error();
+        self.waiting.clear();
     }
 }
 
@@ -246,13 +303,27 @@ impl ReceiveMachine {
         source: &mut impl ReceiveSource,
     ) -> Action {
         match (self, arrival.headers()) {
-            (Self::Rc(Answering { responder, saved }), Some(headers)) => {
-                responder.on_request(headers, source, saved)
-            }
-            (Self::Rc(answering), None) => answering.responder.on_unknown_opcode(arrival.bth()),
+            (Self::Rc(answering), _) => answering.on_arrival(arrival, source),
             (Self::Uc(receiver), Some(headers)) => receiver.on_request(headers, source),
             (Self::Ud(receiver), Some(headers)) => receiver.on_request(headers, source),
             (Self::Uc(_) | Self::Ud(_), None) => Action::Dropped(Discard::NotRequest),
+        }
+    }
+
+    /// Stores a packet until its turn comes. One for which there is no room is lost.
+    pub(super) fn keep(&mut self, keep: Keep, packet: RxPacket) {
+        match self {
+            Self::Rc(answering) => answering.keep(keep, packet),
+            // Nothing is kept there.
+            Self::Uc(_) | Self::Ud(_) => (),
+        }
+    }
+
+    /// The next packet that was kept and whose turn has come.
+    pub(super) fn poll_kept(&mut self) -> Option<RxPacket> {
+        match self {
+            Self::Rc(answering) => answering.poll_kept(),
+            Self::Uc(_) | Self::Ud(_) => None,
         }
     }
 
@@ -263,7 +334,7 @@ impl ReceiveMachine {
         outcome: Result<Done, ExecError>,
     ) -> Option<ReceiveCompletion> {
         match self {
-            Self::Rc(Answering { responder, saved }) => responder.commit(task, outcome, saved),
+            Self::Rc(answering) => answering.commit(task, outcome),
             Self::Uc(receiver) => receiver.commit(task, outcome),
             Self::Ud(receiver) => receiver.commit(task, outcome),
         }
@@ -281,7 +352,7 @@ impl ReceiveMachine {
     /// Drops all requests.
     pub(super) fn enter_error(&mut self) {
         match self {
-            Self::Rc(answering) => answering.responder.enter_error(),
+            Self::Rc(answering) => answering.enter_error(),
             Self::Uc(receiver) => receiver.enter_error(),
             Self::Ud(receiver) => receiver.enter_error(),
         }

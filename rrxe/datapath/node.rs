@@ -3,13 +3,16 @@
 //! What the packet path needs of a device.
 
 use super::{
+    congestion::Congestion,
     counters::{
         Counter,
         Counters, //
     },
+    groups::Groups,
     handle::Handle,
     qp::Qp,
     region::Mr,
+    waiting::Allowance,
     wake::Wake,
     window::Window, //
 };
@@ -47,15 +50,20 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
+    allowance: Allowance,
     /// Memory windows by index of their keys.
     #[pin]
     windows: RcuTable<Window>,
     /// Address handles by number.
     #[pin]
     handles: RcuTable<Handle>,
+    /// Multicast groups.
+    #[pin]
+    groups: Groups,
     counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
+    congestion: Congestion,
 }
 
 impl Node {
@@ -74,10 +82,13 @@ impl Node {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
+                allowance: Allowance::new(),
                 windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
+                groups <- Groups::new(),
                 counters,
                 rest,
+                congestion: Congestion::new(),
             }),
             GFP_KERNEL,
         )
@@ -98,6 +109,16 @@ impl Node {
         &self.mrs
     }
 
+    /// How its queue pairs deal with congestion.
+    pub(crate) fn congestion(&self) -> &Congestion {
+        &self.congestion
+    }
+
+    /// What packets that wait for their turn may take.
+    pub(super) fn allowance(&self) -> &Allowance {
+        &self.allowance
+    }
+
     /// Memory windows by index of their keys.
     pub(crate) fn windows(&self) -> &RcuTable<Window> {
         &self.windows
@@ -106,6 +127,11 @@ impl Node {
     /// Address handles by number.
     pub(crate) fn handles(&self) -> &RcuTable<Handle> {
         &self.handles
+    }
+
+    /// Multicast groups.
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// The largest payload of a packet that the network device sends whole.

@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    congestion,
     counters::Counter,
     cq::Cq,
     flush::Flush,
@@ -21,8 +22,7 @@ use super::{
     },
     station::{
         Progress,
-        Side,
-        BURST, //
+        Side, //
     },
     transmit, //
 };
@@ -58,6 +58,10 @@ use rrxe_proto::{
         WcStatus, //
     },
     ud::GRH_LEN,
+    wire::{
+        Headers,
+        Kind, //
+    },
     Qkey, //
 };
 
@@ -166,30 +170,25 @@ impl ReceiveSide {
 }
 
 impl Side for ReceiveSide {
-    fn receive(&mut self, qp: &Qp, arrival: &Arrival) {
+    fn receive(&mut self, qp: &Qp, arrival: Arrival) {
         let Phase::Running(running) = &mut self.phase else {
             return;
         };
         let expected = running.peer.as_ref();
-        if expected.is_some_and(|peer| !peer.is_source_of(arrival)) {
+        if expected.is_some_and(|peer| !peer.is_source_of(&arrival)) {
             return;
         }
-        let queue = &mut self.queue;
-        let task = match running.machine.on_arrival(arrival, queue) {
-            Action::Execute(task) => task,
-            Action::Dropped(Discard::OutOfOrder) => {
-                return qp.node().counters().count(Counter::OutOfSequence);
+        match (arrival.headers().map(Headers::kind), &mut running.peer) {
+            (Some(Kind::Cnp), Some(_)) => {
+                qp.notified();
+                return arrival.consume();
             }
-            Action::Dropped(Discard::WrongQkey) => {
-                return qp.node().counters().count(Counter::BadQkey);
-            }
-            Action::Repeated => return qp.node().counters().count(Counter::DuplicateRequests),
-            Action::None | Action::Dropped(_) => return,
-        };
-        let outcome = execute(qp, queue, &task, arrival);
-        let completion = running.machine.commit(task, outcome);
-        if let Some(completion) = completion {
-            self.complete(qp, &completion);
+            (Some(_), Some(peer)) => congestion::answer(qp, peer, &arrival),
+            _ => (),
+        }
+        self.take_in(qp, arrival);
+        while let Some(kept) = self.poll_kept() {
+            self.take_in(qp, kept);
         }
     }
 
@@ -211,6 +210,51 @@ impl Side for ReceiveSide {
 }
 
 impl ReceiveSide {
+    /// Does what a request of the peer asks for, or stores it.
+    fn take_in(&mut self, qp: &Qp, arrival: Arrival) {
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        let queue = &mut self.queue;
+        let counters = qp.node().counters();
+        let completion = match running.machine.on_arrival(&arrival, queue) {
+            Action::Keep(keep) => {
+                counters.count(Counter::OutOfSequence);
+                return running.machine.keep(keep, arrival.into_packet());
+            }
+            Action::Dropped(Discard::OutOfOrder) => {
+                counters.count(Counter::OutOfSequence);
+                None
+            }
+            Action::Dropped(Discard::WrongQkey) => {
+                counters.count(Counter::BadQkey);
+                None
+            }
+            Action::Repeated => {
+                counters.count(Counter::DuplicateRequests);
+                None
+            }
+            Action::None | Action::Dropped(_) => None,
+            Action::Execute(task) => {
+                let outcome = execute(qp, queue, &task, &arrival);
+                running.machine.commit(task, outcome)
+            }
+        };
+        let vlan = arrival.packet().vlan();
+        arrival.consume();
+        if let Some(completion) = completion {
+            self.complete(qp, &completion, vlan);
+        }
+    }
+
+    /// The next request that was stored and whose turn has come.
+    fn poll_kept(&mut self) -> Option<Arrival> {
+        let Phase::Running(running) = &mut self.phase else {
+            return None;
+        };
+        Arrival::parse(running.machine.poll_kept()?)
+    }
+
     /// Completes receive work requests with an error, if it has come to that.
     fn flush(&mut self, qp: &Qp, budget: u32) -> Progress {
         let Phase::Flushing(running) = &mut self.phase else {
@@ -260,8 +304,8 @@ impl ReceiveSide {
         qp.raise(QpEvent::LastWqeReached);
     }
 
-    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
-        let wc = work_completion(qp, &self.queue, completion);
+    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion, vlan: Option<u16>) {
+        let wc = work_completion(qp, &self.queue, completion).by_vlan(vlan);
         if completion.status == WcStatus::Success {
             qp.node().counters().count(Counter::Receives);
         }
@@ -285,16 +329,24 @@ impl Phase {
 impl Running {
     /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
-        let (ReceiveMachine::Rc(Answering { responder, saved }), Some(peer)) =
-            (&mut self.machine, &mut self.peer)
+        let (ReceiveMachine::Rc(answering), Some(peer)) = (&mut self.machine, &mut self.peer)
         else {
             return Progress::Idle;
         };
+        let Answering {
+            responder, saved, ..
+        } = &mut **answering;
         let mut left = budget;
         while left != 0 {
-            let Some(plan) = responder.poll_transmit(left.min(BURST), saved) else {
+            let burst = left.min(qp.throttle().burst());
+            let Some(plan) = responder.poll_transmit(burst, saved) else {
                 return Progress::Idle;
             };
+            if let (ResponsePlan::Read(_), Err(later)) = (&plan, qp.may_send()) {
+                responder.unsent(&plan, plan.psn(), saved);
+                qp.wake_receive_at(later);
+                return Progress::Idle;
+            }
             left = left.saturating_sub(plan.count());
             match transmit::response(qp, peer, &plan) {
                 Ok(()) => {
@@ -351,6 +403,11 @@ fn execute(
             qp.memory().check(rkey, Access::REMOTE_READ, va, len)?
         }
         TaskKind::Atomic { rkey, va, op } => done.original = qp.memory().atomic(rkey, va, op)?,
+        TaskKind::Flush(flush) => qp.memory().flush(&flush)?,
+        TaskKind::AtomicWrite { rkey, va } => {
+            let payload = arrival.payload(size_of::<u64>() as u32);
+            qp.memory().atomic_write(rkey, va, payload)?;
+        }
     }
     if let Some(key) = task.invalidate() {
         qp.memory()
@@ -374,6 +431,7 @@ fn work_completion(qp: &Qp, queue: &ReceiveQueue, completion: &ReceiveCompletion
             src_qp,
             pkey_index: 0,
             sl: 0,
+            vlan: None,
         }),
         ..Wc::new(
             queue.wr_id(),

@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    congestion,
     counters::Counter,
     cq::Cq,
     flush::Flush,
@@ -15,8 +16,7 @@ use super::{
     qp::Qp,
     station::{
         Progress,
-        Side,
-        BURST, //
+        Side, //
     },
     transmit, //
 };
@@ -182,7 +182,7 @@ impl SendSide {
 }
 
 impl Side for SendSide {
-    fn receive(&mut self, qp: &Qp, arrival: &Arrival) {
+    fn receive(&mut self, qp: &Qp, arrival: Arrival) {
         // Nobody answers to what is unreliable.
         let Some(Running {
             machine: SendMachine::Rc(requester),
@@ -195,15 +195,18 @@ impl Side for SendSide {
         let Some(response) = arrival.headers().and_then(Response::from_headers) else {
             return;
         };
-        if !peer.is_source_of(arrival) {
+        if !peer.is_source_of(&arrival) {
             return;
+        }
+        if let Response::Read { .. } = response {
+            congestion::answer(qp, peer, &arrival);
         }
         if let Some(counter) = response.syndrome().and_then(Counter::of_received) {
             qp.node().counters().count(counter);
         }
         let ring = &self.ring;
         let (wqe, placed) = match requester.on_response(now(), &response, ring) {
-            Placement::None | Placement::Dropped(_) => return,
+            Placement::None | Placement::Dropped(_) => return arrival.consume(),
             Placement::Read { wqe, offset, len } => {
                 let memory = qp.memory();
                 (
@@ -219,6 +222,7 @@ impl Side for SendSide {
                 )
             }
         };
+        arrival.consume();
         if let Err(status) = placed {
             requester.fail(wqe, status);
         }
@@ -352,7 +356,13 @@ impl Running {
                 self.machine.commit_local(task, outcome, ring);
                 continue;
             }
-            let plan = self.machine.poll_transmit(now, left.min(BURST), port, ring);
+            if let Err(later) = qp.may_send() {
+                self.machine.hold(later);
+                qp.wake_send_at(later);
+                return Progress::Idle;
+            }
+            let burst = left.min(qp.throttle().burst());
+            let plan = self.machine.poll_transmit(now, burst, port, ring);
             let Some(plan) = plan else {
                 return Progress::Idle;
             };

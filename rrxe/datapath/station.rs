@@ -37,7 +37,7 @@ use rrxe_proto::time::Instant;
 /// Packets that may wait while a side is busy. What does not fit is lost, and sent again.
 const BACKLOG: u32 = 1024;
 
-/// Packets of one plan.
+/// Packets of one plan, unless there is a rate to keep.
 pub(super) const BURST: u32 = 16;
 
 /// Turns in a row that one context takes.
@@ -50,7 +50,7 @@ const BUDGET: u32 = 192;
 /// One side of a queue pair: the send side or the receive side.
 pub(super) trait Side: Unpin {
     /// Takes in a packet from the peer.
-    fn receive(&mut self, qp: &Qp, arrival: &Arrival);
+    fn receive(&mut self, qp: &Qp, arrival: Arrival);
 
     /// Does what can be done now, up to about `budget` packets or completions.
     fn work(&mut self, qp: &Qp, budget: u32) -> Progress;
@@ -149,8 +149,7 @@ impl<S: Side> Station<S> {
         };
         match free {
             Some(mut turn) => {
-                turn.receive(qp, &arrival);
-                arrival.consume();
+                turn.receive(qp, arrival);
                 self.take_turns(qp, turn);
             }
             None => match self.backlog.push(arrival.into_packet()) {
@@ -204,8 +203,7 @@ impl<S: Side> Station<S> {
                 return Progress::Idle;
             };
             if let Some(arrival) = Arrival::parse(packet) {
-                turn.receive(qp, &arrival);
-                arrival.consume();
+                turn.receive(qp, arrival);
             }
         }
         Progress::Busy

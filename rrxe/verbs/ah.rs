@@ -26,7 +26,10 @@ use crate::{
 use kernel::{
     alloc::Flags,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    },
 };
 
 /// Where packets go, and from which of our addresses.
@@ -82,6 +85,13 @@ pub(crate) struct Ah {
     burial: Burial<Handle>,
 }
 
+impl Ah {
+    /// What work requests name it by.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
 impl rdma::AddressHandle<Provider> for Ah {
     fn create(
         pd: &rdma::Pd<Provider>,
@@ -89,8 +99,8 @@ impl rdma::AddressHandle<Provider> for Ah {
         flags: Flags,
         udata: Option<&mut rdma::Udata<'_>>,
     ) -> Result<Self> {
-        let path = Av::read(attr)?.network_path();
-        let handle = Handle::new(pd.id(), &path, flags)?;
+        let av = Av::read(attr)?;
+        let handle = Handle::new(pd.id(), av.given(), &av.network_path(), flags)?;
         let burial = Burial::new(flags)?;
         let device = pd.device().data().clone();
         let place = device.node().handles().reserve(limits::AH_NUMBERS, flags)?;
@@ -108,10 +118,31 @@ impl rdma::AddressHandle<Provider> for Ah {
         })
     }
 
+    fn modify(&self, attr: &AhAttr) -> Result {
+        let av = Av::read(attr)?;
+        self.with_handle(|handle| handle.redirect(av.given(), &av.network_path()))
+    }
+
+    fn query(&self, attr: &mut AhAttr) -> Result {
+        let given = self.with_handle(Handle::given)?;
+        attr.set_roce(&given);
+        Ok(())
+    }
+
     fn destroy(self) {
         self.device
             .node()
             .handles()
             .remove_later(self.number, self.burial);
+    }
+}
+
+impl Ah {
+    /// Uses what datagrams see.
+    fn with_handle<R>(&self, use_it: impl FnOnce(&Handle) -> R) -> Result<R> {
+        let guard = rcu::read_lock();
+        let handles = self.device.node().handles();
+        let handle = handles.get(self.number, &guard).ok_or(EINVAL)?;
+        Ok(use_it(&handle))
     }
 }

@@ -4,12 +4,17 @@
 
 use super::{
     limits,
+    performance,
     Provider, //
 };
 use crate::{
     datapath::{
         attachment::Attachment,
-        counters::Counters,
+        counters::{
+            Counter,
+            Counters, //
+        },
+        groups,
         node::{
             port_mtu,
             Node, //
@@ -17,6 +22,7 @@ use crate::{
         region::PdId, //
     },
     kapi::{
+        debugfs,
         net::NetDevice,
         random,
         rdma::{
@@ -24,13 +30,17 @@ use crate::{
             CoreCaps,
             DeviceAttr,
             DeviceCaps,
+            Mad,
             PortLimits,
-            StatDesc, //
+            StatDesc,
+            Violations, //
         }, //
     },
 };
 use kernel::{
+    debugfs::Scope,
     prelude::*,
+    str::CStr,
     sync::{
         atomic::{
             ordering::Relaxed,
@@ -49,6 +59,8 @@ use rrxe_proto::{
 pub(crate) struct Device {
     /// Dropped first: then no packet comes in any more.
     _attachment: Attachment,
+    /// What debugfs shows of the device.
+    _files: Pin<KBox<Scope<Arc<Node>>>>,
     /// What the packet path knows of the device.
     node: Arc<Node>,
     /// Number of the next protection domain.
@@ -58,17 +70,23 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Makes the shared part of a device.
-    pub(super) fn new(netdev: &NetDevice) -> Result<Arc<Self>> {
+    /// Makes the shared part of the device `name`.
+    pub(super) fn new(name: &CStr, netdev: &NetDevice) -> Result<Arc<Self>> {
         // Numbers and keys of an earlier life of the device shall not fit.
         let first_qpn = u32::from_ne_bytes(random::bytes()) % limits::MAX_QP;
         let first_key = u32::from_ne_bytes(random::bytes()) % limits::MAX_MR;
         let first_window = limits::MAX_MR + u32::from_ne_bytes(random::bytes()) % limits::MAX_MW;
         let node = Node::new(netdev.into(), first_qpn, first_key, first_window)?;
         let attachment = Attachment::new(node.clone(), netdev)?;
+        let files = debugfs::subdirectory(name)?;
+        let files = files.scope(node.clone(), c"congestion", |node, dir| {
+            node.congestion().publish(dir);
+        });
+        let files = KBox::pin_init(files, GFP_KERNEL)?;
         Ok(Arc::new(
             Self {
                 _attachment: attachment,
+                _files: files,
                 node,
                 next_pd: Atomic::new(0),
                 next_srq: Atomic::new(1),
@@ -94,8 +112,7 @@ impl Device {
 }
 
 impl rdma::ProviderDevice<Provider> for Device {
-    // Queue pair 1 is what the connection manager needs besides `ROCE_V2_CM`.
-    const CORE_CAPS: CoreCaps = CoreCaps::ROCE_V2;
+    const CORE_CAPS: CoreCaps = CoreCaps::ROCE_V2_CM;
     const GIDS: u32 = limits::GIDS;
     const PKEYS: &'static [u16] = &[Pkey::DEFAULT.0];
 
@@ -118,7 +135,10 @@ impl rdma::ProviderDevice<Provider> for Device {
                 .union(DeviceCaps::SRQ_RESIZE)
                 .union(DeviceCaps::RC_RNR_NAK)
                 .union(DeviceCaps::MEM_WINDOW)
-                .union(DeviceCaps::MEM_WINDOW_TYPE_2B),
+                .union(DeviceCaps::MEM_WINDOW_TYPE_2B)
+                .union(DeviceCaps::FLUSH_GLOBAL)
+                .union(DeviceCaps::FLUSH_PERSISTENT)
+                .union(DeviceCaps::ATOMIC_WRITE),
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
             max_send_sge: limits::MAX_SGE,
@@ -133,6 +153,8 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_mw: limits::MAX_MW,
             max_pd: limits::MAX_PD,
             max_ah: limits::MAX_AH,
+            max_mcast_grp: groups::MAX_GROUPS,
+            max_mcast_qp_attach: groups::MAX_MEMBERS,
             max_qp_rd_atom: limits::MAX_RD_ATOMIC,
             max_qp_init_rd_atom: limits::MAX_RD_ATOMIC,
             max_res_rd_atom: limits::MAX_QP.saturating_mul(limits::MAX_RD_ATOMIC),
@@ -148,7 +170,19 @@ impl rdma::ProviderDevice<Provider> for Device {
         }
     }
 
+    fn violations(&self) -> Violations {
+        let counted = |counter| self.node.counters().get(counter as usize);
+        Violations {
+            pkey: counted(Counter::BadPkey),
+            qkey: counted(Counter::BadQkey),
+        }
+    }
+
     fn active_mtu(&self, netdev: &NetDevice) -> u32 {
         port_mtu(netdev).to_ib()
+    }
+
+    fn answer(&self, request: &Mad) -> Option<Mad> {
+        performance::answer(request, self.node.counters())
     }
 }

@@ -137,6 +137,8 @@ impl rdma::QueuePair<Provider> for QueuePair {
             QpType::Rc => (Service::Rc, Transport::Rc),
             QpType::Uc => (Service::Uc, Transport::Uc),
             QpType::Ud => (Service::Ud, Transport::Ud),
+            // Management's, of which user processes have no part.
+            QpType::Gsi if udata.is_none() => (Service::Gsi, Transport::Ud),
             _ => return Err(eopnotsupp()),
         };
         if init.create_flags() != 0 {
@@ -202,7 +204,10 @@ impl rdma::QueuePair<Provider> for QueuePair {
         let node = pd.device().data().node().clone();
         let send = SendSide::new(send, (**init.send_cq()?).clone());
         let receive = ReceiveSide::new(supply, (**init.recv_cq()?).clone());
-        let place = node.qps().reserve(limits::QPNS, GFP_KERNEL)?;
+        let place = match service {
+            Service::Gsi => node.qps().reserve_at(limits::GSI_QPN, GFP_KERNEL)?,
+            _ => node.qps().reserve(limits::QPNS, GFP_KERNEL)?,
+        };
         let qpn = Qpn::new(place.id()).ok_or(ENOSPC)?;
         let qp = Qp::new(qpn, pd.id(), node.clone(), events, send, receive)?;
         place.publish(qp.clone())?;
@@ -271,7 +276,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
         Ok(())
     }
 
-    fn post_send(&self, requests: &mut SendList) -> Result {
+    fn post_send(&self, requests: &mut SendList<Provider>) -> Result {
         let posting = self.posting.as_ref().ok_or(eopnotsupp())?;
         self.check_may_send()?;
         let posted = posting.send.post(requests);
@@ -289,6 +294,15 @@ impl rdma::QueuePair<Provider> for QueuePair {
         let posted = queue.post(requests);
         self.qp.ring_receive_doorbell();
         posted
+    }
+
+    fn attach(&self, mgid: [u8; 16]) -> Result {
+        let groups = self.node.groups();
+        groups.attach(self.node.netdev(), mgid.into(), &self.qp)
+    }
+
+    fn detach(&self, mgid: [u8; 16]) -> Result {
+        self.node.groups().detach(mgid.into(), &self.qp)
     }
 
     fn destroy(self) {
@@ -376,7 +390,7 @@ impl QueuePair {
     }
 
     fn start_receiving(&self, attributes: &Attributes) -> Result {
-        let machine = attributes.receive_machine(self.service)?;
+        let machine = attributes.receive_machine(self.service, &self.node)?;
         let peer = self.peer(attributes)?;
         self.qp.update_receive(|side| side.start(peer, machine));
         Ok(())

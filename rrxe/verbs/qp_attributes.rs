@@ -14,7 +14,10 @@ use crate::{
             ReceiveMachine,
             SendMachine, //
         },
-        node::port_mtu, //
+        node::{
+            port_mtu,
+            Node, //
+        }, //
     },
     kapi::{
         error::eopnotsupp,
@@ -25,7 +28,10 @@ use crate::{
         },
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use rrxe_proto::{
     access::Access,
     mtu::PathMtu,
@@ -192,14 +198,19 @@ impl Attributes {
         }
     }
 
-    /// What a queue pair receives with. May sleep.
-    pub(super) fn receive_machine(&self, service: Service) -> Result<ReceiveMachine> {
+    /// What a queue pair of `node` receives with. May sleep.
+    pub(super) fn receive_machine(
+        &self,
+        service: Service,
+        node: &Arc<Node>,
+    ) -> Result<ReceiveMachine> {
         let (mtu, psn) = (self.path_mtu, self.rq_psn);
         Ok(match service {
             Service::Rc => ReceiveMachine::Rc(Answering::new(
                 Responder::new(mtu, psn, self.receive_config()),
                 saved_for(self.max_dest_rd_atomic)?,
-            )),
+                node.clone(),
+            )?),
             Service::Uc => ReceiveMachine::Uc(uc::Receiver::new(mtu, psn, self.access)),
             Service::Ud | Service::Gsi => ReceiveMachine::Ud(ud::Receiver::new(self.qkey)),
         })

@@ -129,7 +129,11 @@ def inline(ends):
 def wrong_qkey(ends):
     """A packet with another key is dropped; the key can be changed."""
     with Scene(ends) as scene:
+        before = ends[1].ctx.query_port(1)
         scene.is_dropped(lambda: scene.qa.send_to(scene.qb.peer, [scene.here.sge(0, 8)], qkey=QKEY + 1))
+        after = ends[1].ctx.query_port(1)
+        check_equal(after.qkey_viol_cntr - before.qkey_viol_cntr, 1, "violations of queue keys")
+        check_equal(after.bad_pkey_cntr - before.bad_pkey_cntr, 0, "violations of partition keys")
         scene.qb.modify(ATTR.QKEY, qkey=QKEY + 1)
         check_equal(scene.qb.qp.query(ATTR.QKEY)[0].qkey, QKEY + 1, "queue key")
         recv_id = scene.qb.recv([scene.buffer.sge()])

@@ -70,6 +70,11 @@ __rust_helper bool rust_helper_is_vlan_dev(const struct net_device *dev)
 	return is_vlan_dev(dev);
 }
 
+__rust_helper u16 rust_helper_vlan_dev_vlan_id(const struct net_device *dev)
+{
+	return vlan_dev_vlan_id(dev);
+}
+
 __rust_helper struct net_device *
 rust_helper_netdev_notifier_info_to_dev(const struct netdev_notifier_info *info)
 {
@@ -89,6 +94,31 @@ __rust_helper bool rust_helper_netdev_is_settled_in(const struct net_device *dev
 	settled = dev->reg_state == NETREG_REGISTERED && net_eq(dev_net(dev), net);
 	rtnl_unlock();
 	return settled;
+}
+
+/* ---- multicast groups ---- */
+
+__rust_helper int rust_helper_ip_mc_join(struct net_device *dev, __be32 group)
+{
+	struct in_device *in_dev;
+
+	rtnl_lock();
+	in_dev = __in_dev_get_rtnl(dev);
+	if (in_dev)
+		ip_mc_inc_group(in_dev, group);
+	rtnl_unlock();
+	return in_dev ? 0 : -ENODEV;
+}
+
+__rust_helper void rust_helper_ip_mc_leave(struct net_device *dev, __be32 group)
+{
+	struct in_device *in_dev;
+
+	rtnl_lock();
+	in_dev = __in_dev_get_rtnl(dev);
+	if (in_dev)
+		ip_mc_dec_group(in_dev, group);
+	rtnl_unlock();
 }
 
 /* ---- socket buffers ---- */

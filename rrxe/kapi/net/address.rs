@@ -47,6 +47,22 @@ impl Addresses {
         }
     }
 
+    /// Where it goes, as a GID.
+    pub(crate) fn destination(&self) -> Ipv6Addr {
+        match self {
+            Self::V4 { destination, .. } => destination.to_ipv6_mapped(),
+            Self::V6 { destination, .. } => *destination,
+        }
+    }
+
+    /// Whether it goes to a multicast group.
+    pub(crate) fn is_to_group(&self) -> bool {
+        match self {
+            Self::V4 { destination, .. } => destination.is_multicast(),
+            Self::V6 { destination, .. } => destination.is_multicast(),
+        }
+    }
+
     /// The addresses of a packet in the other direction.
     pub(crate) fn reversed(self) -> Self {
         match self {

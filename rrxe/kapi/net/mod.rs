@@ -4,6 +4,7 @@
 
 pub(crate) mod address;
 pub(crate) mod headers;
+mod membership;
 pub(crate) mod netdev;
 pub(crate) mod netns;
 pub(crate) mod notifier;
@@ -18,6 +19,7 @@ pub(crate) mod tx;
 
 pub(crate) use address::Addresses;
 pub(crate) use headers::Headers;
+pub(crate) use membership::Membership;
 pub(crate) use netdev::NetDevice;
 pub(crate) use notifier::{
     NetDeviceEvents,

@@ -208,9 +208,15 @@ impl RouteCache {
 
     /// A route that is current, in the namespace of `device`, which must be the same each time.
     /// Process or softirq context. Errors as [`Route::lookup`].
+    ///
+    /// One to a group is looked up each time: with IPv4 it says whether this host is a member itself,
+    /// and does not learn when that changes.
     #[inline]
     pub(crate) fn get(&mut self, device: &NetDevice) -> Result<&Route> {
-        let kept = self.route.take().filter(Route::is_current);
+        let kept = self
+            .route
+            .take()
+            .filter(|route| !self.flow.addresses.is_to_group() && route.is_current());
         let route = match kept {
             Some(route) => route,
             None => Route::lookup(device, &self.flow)?,
@@ -225,7 +231,7 @@ impl RouteCache {
 }
 
 /// `address` as C keeps it.
-fn in6(address: Ipv6Addr) -> b::in6_addr {
+pub(super) fn in6(address: Ipv6Addr) -> b::in6_addr {
     let mut to = b::in6_addr::default();
     to.in6_u.u6_addr8 = address.octets();
     to

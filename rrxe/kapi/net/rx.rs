@@ -55,7 +55,11 @@ struct Control {
     ifindex: u32,
     /// The device below a VLAN, or the device again.
     lower_ifindex: u32,
+    /// Number of the VLAN, or [`NO_VLAN`].
+    vlan: u32,
 }
+
+const NO_VLAN: u32 = u32::MAX;
 
 impl RxPacket {
     /// The packet in `skb`, or `None`, with the packet dropped, if it is malformed or out of memory.
@@ -89,7 +93,9 @@ impl RxPacket {
         };
         // SAFETY: The device is alive in this read section.
         let device = unsafe { NetDevice::from_raw(device.cast()) };
-        let lower_ifindex = lower(device, ifindex, &guard);
+        let device = arrived_by(device, ifindex, &guard);
+        let lower = device.and_then(NetDevice::vlan_lower);
+        let vlan = device.and_then(NetDevice::vlan_id);
 
         // SAFETY: The buffer is ours; the stack has left the IP header in front.
         let ip_len = unsafe { b::helpers::skb_push_network_header(skb.as_ptr()) };
@@ -99,10 +105,18 @@ impl RxPacket {
             ip_len,
             len: u32::try_from(len).ok()?,
             ifindex,
-            lower_ifindex,
+            lower_ifindex: lower.map_or(ifindex, NetDevice::ifindex),
+            vlan: vlan.map_or(NO_VLAN, u32::from),
         };
         control.write_to_prefix(skb.control_mut()).ok()?;
         Some(Self { skb })
+    }
+
+    /// The same packet once more, for another receiver. `ENOMEM` when out of memory.
+    pub(crate) fn duplicate(&self) -> Result<Self> {
+        // SAFETY: A packet that has arrived is only read.
+        let skb = unsafe { self.skb.share() }?;
+        Ok(Self { skb })
     }
 
     /// The IP header: of IPv4 with its options, of IPv6 with all extension headers.
@@ -122,6 +136,12 @@ impl RxPacket {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.control().len as usize
+    }
+
+    /// Memory that the packet takes, in bytes. It does not change.
+    #[inline]
+    pub(crate) fn footprint(&self) -> usize {
+        self.skb.truesize()
     }
 
     /// The beginning of the content: 64 bytes at least, unless there is less of it, and maybe all.
@@ -147,6 +167,18 @@ impl RxPacket {
         }
     }
 
+    /// Its traffic class (type of service in IPv4), congestion bits included.
+    pub(crate) fn traffic_class(&self) -> Option<u8> {
+        let [first, second, ..] = *self.ip_header() else {
+            return None;
+        };
+        match first >> 4 {
+            4 => Some(second),
+            6 => Some(first << 4 | second >> 4),
+            _ => None,
+        }
+    }
+
     /// The number of the device that the packet came in by.
     ///
     /// For a packet of this host to itself, the device that has the address, not the loopback device.
@@ -159,6 +191,13 @@ impl RxPacket {
     #[inline]
     pub(crate) fn lower_ifindex(&self) -> u32 {
         self.control().lower_ifindex
+    }
+
+    /// Number of the VLAN that it came by, if it came by one.
+    #[inline]
+    pub(crate) fn vlan(&self) -> Option<u16> {
+        // What is no number of a VLAN does not fit.
+        u16::try_from(self.control().vlan).ok()
     }
 
     /// The CRC after `seed` of `len` bytes of the content from `offset` on, fragments or not.
@@ -239,16 +278,17 @@ unsafe impl Packet for RxPacket {
     }
 }
 
-/// The number of the device below device `ifindex`, if that is a VLAN; `ifindex` otherwise.
+/// The device `ifindex`.
 ///
 /// `device` is the one that handed the packet to the IP stack: the same one, or the loopback device.
-fn lower(device: &NetDevice, ifindex: u32, guard: &rcu::Guard) -> u32 {
-    let device = if device.ifindex() == ifindex {
+fn arrived_by<'g>(
+    device: &'g NetDevice,
+    ifindex: u32,
+    guard: &'g rcu::Guard,
+) -> Option<&'g NetDevice> {
+    if device.ifindex() == ifindex {
         Some(device)
     } else {
         device.sibling(ifindex, guard)
-    };
-    device
-        .and_then(NetDevice::vlan_lower)
-        .map_or(ifindex, NetDevice::ifindex)
+    }
 }

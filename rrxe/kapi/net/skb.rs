@@ -79,6 +79,20 @@ impl Skb {
         Ok(skb)
     }
 
+    /// Another buffer with the same bytes, control block included. `ENOMEM` when out of memory. Any
+    /// context.
+    ///
+    /// # Safety
+    ///
+    /// From now on nothing must be appended or put in front of either.
+    pub(super) unsafe fn share(&self) -> Result<Self> {
+        // SAFETY: By the type invariant the buffer is valid.
+        let skb = unsafe { b::skb_clone(self.as_ptr(), b::RRXE_GFP_ATOMIC) };
+        let skb = NonNull::new(skb).ok_or(ENOMEM)?;
+        // SAFETY: The buffer was just made, for us. As the caller promises, nobody writes to the bytes.
+        Ok(unsafe { Self::from_raw(skb) })
+    }
+
     /// The C object.
     #[inline]
     pub(super) fn as_ptr(&self) -> *mut b::sk_buff {
@@ -96,6 +110,12 @@ impl Skb {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.raw().len as usize
+    }
+
+    /// Memory that the buffer takes, in bytes: with its overhead, and the unused rest of it.
+    #[inline]
+    pub(super) fn truesize(&self) -> usize {
+        self.raw().truesize as usize
     }
 
     /// The bytes of the head.

@@ -14,6 +14,7 @@ use super::{
 use crate::kapi::bindings as b;
 use kernel::{
     alloc::Flags,
+    error::from_result,
     prelude::*, //
 };
 
@@ -153,6 +154,12 @@ pub(crate) trait AddressHandle<P: Provider<Ah = Self>>: Sized + Send + Sync {
         udata: Option<&mut Udata<'_>>,
     ) -> Result<Self>;
 
+    /// Changes where it leads, or nothing if it fails. Process or softirq context.
+    fn modify(&self, attr: &AhAttr) -> Result;
+
+    /// Reports where it leads. Process or softirq context.
+    fn query(&self, attr: &mut AhAttr) -> Result;
+
     /// Ends it; no request that names it is left. Any context.
     fn destroy(self) {}
 }
@@ -181,6 +188,44 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
     };
     // SAFETY: This is the create operation.
     unsafe { Ah::<P>::create(ah, udata, make) }
+}
+
+/// The operation `modify_ah`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn modify<P: Provider>(
+    ah: *mut b::ib_ah,
+    attr: *mut b::rdma_ah_attr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live handle.
+        let ah = unsafe { Ah::<P>::from_raw(ah) };
+        // SAFETY: The core passes a valid structure that it does not touch meanwhile.
+        ah.modify(AhAttr::from_ref(unsafe { &*attr }))?;
+        Ok(0)
+    })
+}
+
+/// The operation `query_ah`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn query<P: Provider>(
+    ah: *mut b::ib_ah,
+    attr: *mut b::rdma_ah_attr,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live handle.
+        let ah = unsafe { Ah::<P>::from_raw(ah) };
+        // SAFETY: The caller passes a place for a structure. Zeroes are one.
+        unsafe { attr.write_bytes(0, 1) };
+        // SAFETY: As above; it is no one else's meanwhile.
+        ah.query(AhAttr::from_mut(unsafe { &mut *attr }))?;
+        Ok(0)
+    })
 }
 
 /// The operation `destroy_ah`.

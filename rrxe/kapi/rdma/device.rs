@@ -3,9 +3,11 @@
 //! RDMA devices.
 
 use super::{
+    mad::Mad,
     port::{
         CoreCaps,
-        PortLimits, //
+        PortLimits,
+        Violations, //
     },
     Provider,
     StatDesc, //
@@ -164,6 +166,15 @@ impl DeviceCaps {
         Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64);
     /// Changes the sizes of shared receive queues.
     pub(crate) const SRQ_RESIZE: Self = Self(b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64);
+    /// Makes a peer's writes visible when the peer asks for it.
+    pub(crate) const FLUSH_GLOBAL: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64);
+    /// Makes a peer's writes persistent when the peer asks for it.
+    pub(crate) const FLUSH_PERSISTENT: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_FLUSH_PERSISTENT as u64);
+    /// Has the atomic write of eight bytes.
+    pub(crate) const ATOMIC_WRITE: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64);
     /// Says "receiver not ready" by itself.
     pub(crate) const RC_RNR_NAK: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
@@ -215,6 +226,10 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_pd: u32,
     /// Address handles.
     pub(crate) max_ah: u32,
+    /// Multicast groups.
+    pub(crate) max_mcast_grp: u32,
+    /// Queue pairs that may be attached to a multicast group.
+    pub(crate) max_mcast_qp_attach: u32,
     /// READs and atomics that a queue pair may have under way as the responder.
     pub(crate) max_qp_rd_atom: u32,
     /// READs and atomics that a queue pair may have under way as the requester.
@@ -249,8 +264,14 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
     /// What the port can do at most.
     fn port_limits(&self) -> PortLimits;
 
+    /// How often packets came in that had no right to.
+    fn violations(&self) -> Violations;
+
     /// Largest path MTU that `netdev`, the port's, leaves room for: a number of `enum ib_mtu`.
     fn active_mtu(&self, netdev: &NetDevice) -> u32;
+
+    /// The device's own answer to a management datagram, if it has one. Process context.
+    fn answer(&self, request: &Mad) -> Option<Mad>;
 }
 
 /// The operation `query_device`.
@@ -297,6 +318,10 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;
         to.max_ah = c_int::try_from(from.max_ah)?;
+        to.max_mcast_grp = c_int::try_from(from.max_mcast_grp)?;
+        to.max_mcast_qp_attach = c_int::try_from(from.max_mcast_qp_attach)?;
+        to.max_total_mcast_qp_attach =
+            c_int::try_from(from.max_mcast_grp.saturating_mul(from.max_mcast_qp_attach))?;
         to.max_qp_rd_atom = c_int::try_from(from.max_qp_rd_atom)?;
         to.max_qp_init_rd_atom = c_int::try_from(from.max_qp_init_rd_atom)?;
         to.max_res_rd_atom = c_int::try_from(from.max_res_rd_atom)?;

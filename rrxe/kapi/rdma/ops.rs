@@ -29,6 +29,7 @@ use super::{
     ah,
     cq,
     device,
+    mad,
     mmap,
     mr,
     mw,
@@ -70,6 +71,8 @@ impl<P: Provider> Table<P> {
         alloc_hw_port_stats: Some(stats::alloc::<P>),
         get_hw_stats: Some(stats::get::<P>),
 
+        process_mad: Some(mad::process::<P>),
+
         alloc_ucontext: Some(ucontext::alloc::<P>),
         dealloc_ucontext: Some(ucontext::dealloc::<P>),
         disassociate_ucontext: Some(ucontext::disassociate),
@@ -81,6 +84,8 @@ impl<P: Provider> Table<P> {
 
         create_ah: Some(ah::create::<P>),
         create_user_ah: Some(ah::create::<P>),
+        modify_ah: Some(ah::modify::<P>),
+        query_ah: Some(ah::query::<P>),
         destroy_ah: Some(ah::destroy::<P>),
 
         create_cq: Some(cq::create::<P>),
@@ -99,6 +104,8 @@ impl<P: Provider> Table<P> {
         modify_qp: Some(qp::modify::<P>),
         query_qp: Some(qp::query::<P>),
         destroy_qp: Some(qp::destroy::<P>),
+        attach_mcast: Some(qp::attach::<P>),
+        detach_mcast: Some(qp::detach::<P>),
         post_send: Some(qp::post_send::<P>),
         post_recv: Some(qp::post_recv::<P>),
 

@@ -26,15 +26,14 @@ pub(super) const NUMBER: u32 = 1;
 pub(crate) struct CoreCaps(u32);
 
 impl CoreCaps {
-    /// RoCE version 2, for verbs only: no management datagrams, so no connection manager.
-    pub(crate) const ROCE_V2: Self = Self(
-        b::RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP | b::RDMA_CORE_CAP_ETH_AH | b::RDMA_CORE_CAP_AF_IB,
+    /// RoCE version 2, with queue pair 1 and the kernel's connection manager on it.
+    pub(crate) const ROCE_V2_CM: Self = Self(
+        b::RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP
+            | b::RDMA_CORE_CAP_ETH_AH
+            | b::RDMA_CORE_CAP_AF_IB
+            | b::RDMA_CORE_CAP_IB_MAD
+            | b::RDMA_CORE_CAP_IB_CM,
     );
-
-    /// RoCE version 2 with queue pair 1 and the kernel's connection manager on it.
-    #[expect(dead_code, reason = "for when there is queue pair 1")]
-    pub(crate) const ROCE_V2_CM: Self =
-        Self(Self::ROCE_V2.0 | b::RDMA_CORE_CAP_IB_MAD | b::RDMA_CORE_CAP_IB_CM);
 
     /// Bytes of a management datagram, 0 without them.
     const fn max_mad_size(self) -> u32 {
@@ -55,6 +54,22 @@ pub(crate) struct PortLimits {
     pub(crate) max_mtu: u32,
     /// Bytes of the longest message.
     pub(crate) max_message: u32,
+}
+
+/// How often packets came in that had no right to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Violations {
+    /// Packets with a wrong partition key.
+    pub(crate) pkey: u64,
+    /// Datagrams with a wrong queue key.
+    pub(crate) qkey: u64,
+}
+
+impl Violations {
+    /// The specification's counters have 16 bits and stop there.
+    fn reported(count: u64) -> u32 {
+        u16::try_from(count).unwrap_or(u16::MAX).into()
+    }
 }
 
 impl<P: Provider> Device<P> {
@@ -116,6 +131,9 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         let limits = device.data().port_limits();
         attr.max_mtu = limits.max_mtu;
         attr.max_msg_sz = limits.max_message;
+        let violations = device.data().violations();
+        attr.bad_pkey_cntr = Violations::reported(violations.pkey);
+        attr.qkey_viol_cntr = Violations::reported(violations.qkey);
 
         // While the netdev goes away it is still asked for.
         set_down(attr);

@@ -210,7 +210,7 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
     ///
     /// `EOPNOTSUPP` for the queue pair of a user process, `EINVAL` for a request that makes no sense
     /// or in a state in which none may be posted, `ENOMEM` if the queue is full.
-    fn post_send(&self, requests: &mut SendList) -> Result;
+    fn post_send(&self, requests: &mut SendList<P>) -> Result;
 
     /// Takes the requests of a user inside the kernel, up to the first that it refuses. Any context.
     ///
@@ -218,6 +218,21 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
     ///
     /// Those of [`post_send`](Self::post_send).
     fn post_receive(&self, requests: &mut ReceiveList) -> Result;
+
+    /// Attaches a datagram queue pair to the multicast group `mgid`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if it is attached already: the core counts attachments.
+    fn attach(&self, mgid: [u8; 16]) -> Result;
+
+    /// Detaches a datagram queue pair from the multicast group `mgid`. May sleep. The core has it done
+    /// for all attachments before the queue pair is destroyed.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is not attached.
+    fn detach(&self, mgid: [u8; 16]) -> Result;
 
     /// Tears the queue pair down; no operation on it runs any more. May sleep.
     ///
@@ -337,13 +352,15 @@ pub(super) unsafe extern "C" fn post_send<P: Provider>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: The core passes a live queue pair.
-        let qp = unsafe { Qp::<P>::from_raw(qp) };
+        let object = unsafe { Qp::<P>::from_raw(qp) };
+        // SAFETY: The type does not change.
+        let qp_type = unsafe { (*qp).qp_type };
         // SAFETY: The core passes a list that stays valid during the call.
-        let mut requests = unsafe { SendList::new(list) };
+        let mut requests = unsafe { SendList::new(list, qp_type.into()) };
         let posted = if list.is_null() {
-            qp.doorbell()
+            object.doorbell()
         } else {
-            qp.post_send(&mut requests)
+            object.post_send(&mut requests)
         };
         if posted.is_err() {
             // SAFETY: The core passes a valid place for the first request not posted.
@@ -374,5 +391,54 @@ pub(super) unsafe extern "C" fn post_recv<P: Provider>(
             unsafe { bad.write(requests.first()) };
         }
         posted.map(|()| 0)
+    })
+}
+
+/// The operation `attach_mcast`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn attach<P: Provider>(
+    qp: *mut b::ib_qp,
+    mgid: *mut b::ib_gid,
+    _mlid: u16,
+) -> c_int {
+    // SAFETY: By the requirements.
+    unsafe { with_group::<P>(qp, mgid, P::Qp::attach) }
+}
+
+/// The operation `detach_mcast`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn detach<P: Provider>(
+    qp: *mut b::ib_qp,
+    mgid: *mut b::ib_gid,
+    _mlid: u16,
+) -> c_int {
+    // SAFETY: By the requirements.
+    unsafe { with_group::<P>(qp, mgid, P::Qp::detach) }
+}
+
+/// Changes the membership of a queue pair in a group.
+///
+/// # Safety
+///
+/// The arguments must be those of an operation on a live queue pair.
+unsafe fn with_group<P: Provider>(
+    qp: *mut b::ib_qp,
+    mgid: *mut b::ib_gid,
+    change: fn(&P::Qp, [u8; 16]) -> Result,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live queue pair.
+        let qp = unsafe { Qp::<P>::from_raw(qp) };
+        // SAFETY: The core passes a valid GID.
+        let mgid = unsafe { &*mgid };
+        // SAFETY: All bytes of the union are initialized.
+        change(qp, *unsafe { mgid.raw.as_ref() })?;
+        Ok(0)
     })
 }

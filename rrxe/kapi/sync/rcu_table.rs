@@ -224,6 +224,41 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         self.reserve_at(id, flags)?.publish(object).map(drop)
     }
 
+    /// Puts `object` in the place of the one with number `id`, waits until no look-up can see that one,
+    /// and gives it back. `ENOENT` if there is none.
+    ///
+    /// Process context; sleeps, for an expedited RCU grace period, and must not be called in an RCU
+    /// read section.
+    pub(crate) fn replace(&self, id: u32, object: Arc<T>) -> Result<Arc<T>> {
+        let object = object.into_foreign();
+        let stored = self.locked(|xa| {
+            // SAFETY: `xa` is initialised, and may be read at any time.
+            let old = unsafe { b::xa_load(xa, index(id)) };
+            if old.is_null() {
+                return Err(ENOENT);
+            }
+            // SAFETY: The lock is held, and the entry is there, so nothing is allocated. INVARIANT: The
+            // table owns the `Arc` if this succeeds.
+            let replaced = unsafe { b::__xa_store(xa, index(id), object, 0) };
+            // SAFETY: Only looks at the value.
+            kernel::error::to_result(unsafe { b::helpers::xa_err(replaced) })?;
+            Ok(old)
+        });
+        match stored {
+            Ok(old) => {
+                grace_period();
+                // SAFETY: The entry was the table's own `Arc`. INVARIANT: No entry has it any more and
+                // a grace period has passed.
+                Ok(unsafe { <Arc<T> as ForeignOwnable>::from_foreign(old) })
+            }
+            Err(error) => {
+                // SAFETY: The table did not take the `Arc` that was just made a pointer.
+                drop(unsafe { <Arc<T> as ForeignOwnable>::from_foreign(object) });
+                Err(error)
+            }
+        }
+    }
+
     /// Removes the object with number `id`, waits until no look-up can see it, and gives it back.
     ///
     /// A number that is reserved has no object and stays reserved. Process context; sleeps, for an

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Datagram queue pairs for the tests."""
 
+import ctypes
 import dataclasses
 import ipaddress
 
 import pyverbs.libibverbs_enums as e
 from pyverbs.addr import AH, AHAttr, GlobalRoute
+from pyverbs.pyverbs_error import PyverbsRDMAError
 
 from ktap import check_equal
 from rdma import ATTR, SEND, STATE, WR, RcAttr, RcQp
@@ -14,6 +16,8 @@ QKEY = 0x11111111
 GRH = 40
 WITH_GRH = int(e.ibv_wc_flags.IBV_WC_GRH)
 MULTICAST_QPN = 0xFFFFFF
+# pyverbs does not know multicast groups.
+LIBIBVERBS = ctypes.CDLL("libibverbs.so.1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +35,7 @@ class UdQp(RcQp):
     def __init__(self, device, attr=UdAttr(), **options):
         super().__init__(device, attr, **options)
         self.handles = {}
+        self.groups = []
 
     def to_init(self):
         """RESET to INIT."""
@@ -61,14 +66,32 @@ class UdQp(RcQp):
             self.handles[key] = address_handle(self.device, gid, hop_limit)
         return self.handles[key]
 
-    def send_to(self, peer, sges, imm=None, qkey=QKEY, flags=SEND.SIGNALED):
+    def send_to(self, peer, sges, imm=None, qkey=QKEY, flags=SEND.SIGNALED, hop_limit=64):
         """SEND, or SEND with immediate, to a Peer."""
         opcode = WR.SEND if imm is None else WR.SEND_WITH_IMM
-        datagram = self.way_to(peer.gid), peer.qp_num, qkey
+        datagram = self.way_to(peer.gid, hop_limit), peer.qp_num, qkey
         return self.post(opcode, sges, imm=imm, flags=flags, datagram=datagram)
 
+    def attach(self, gid):
+        """Attach it to a multicast group."""
+        self.change_group("ibv_attach_mcast", gid)
+        self.groups.append(gid)
+
+    def detach(self, gid):
+        """Detach it from a multicast group."""
+        self.change_group("ibv_detach_mcast", gid)
+        self.groups = [group for group in self.groups if str(group) != str(gid)]
+
+    def change_group(self, function, gid):
+        """Call one of the two."""
+        error = LIBIBVERBS[function](ctypes.c_void_p(self.qp.qp), ipaddress.ip_address(str(gid)).packed, 0)
+        if error:
+            raise PyverbsRDMAError(function, error)
+
     def close(self):
-        """Destroy it, and the handles that it has made."""
+        """Destroy it, and the handles that it has made; a member of a group cannot be destroyed."""
+        for group in {str(group): group for group in self.groups}.values():
+            self.detach(group)
         for handle in self.handles.values():
             handle.close()
         super().close()

@@ -9,6 +9,7 @@ use crate::{
     psn::{Arrival, Msn, Psn},
     rc::{
         assembly::{Assembly, Refusal},
+        kept::{Keep, Kept},
         news::News,
         plan::AckRequest,
         saved::Saved,
@@ -57,6 +58,7 @@ pub struct Responder {
     pub(super) assembly: Assembly,
     pub(super) phase: Phase,
     gap: Gap,
+    kept: Kept,
     pub(super) owed: Owed,
     /// READs and atomics executed so far. The last of them are in the saved ring, each in the
     /// place that is its number modulo the ring's length.
@@ -96,6 +98,9 @@ pub(super) enum Owed {
 }
 
 impl Responder {
+    /// Packets that are kept at most, each in a place with a lower number.
+    pub const PLACES: usize = Kept::PLACES;
+
     /// A receive side that expects the PSN `rq_psn`.
     pub fn new(mtu: PathMtu, rq_psn: Psn, config: ReceiveConfig) -> Self {
         Self {
@@ -106,6 +111,7 @@ impl Responder {
             assembly: Assembly::new(mtu),
             phase: Phase::Running,
             gap: Gap::Untold,
+            kept: Kept::new(),
             owed: Owed::Nothing,
             executed: 0,
             due_from: 0,
@@ -118,7 +124,7 @@ impl Responder {
         self.config = config;
     }
 
-    /// Takes a packet in.
+    /// Takes a packet in. What was kept may be due then: ask [`poll_kept`](Self::poll_kept).
     ///
     /// `saved` is a ring of at least `max_dest_rd_atomic` places, the same at each call.
     pub fn on_request(
@@ -143,7 +149,10 @@ impl Responder {
                 }
             },
             Ok(Arrival::Duplicate) => self.on_duplicate(headers.psn(), request, saved),
-            Ok(Arrival::Ahead) => Action::Dropped(Discard::OutOfOrder),
+            Ok(Arrival::Ahead) => match self.kept.offer(headers.psn(), self.expected) {
+                Some(keep) => Action::Keep(keep),
+                None => Action::Dropped(Discard::OutOfOrder),
+            },
             Err(discard) => Action::Dropped(discard),
         }
     }
@@ -159,6 +168,24 @@ impl Responder {
             Ok(Arrival::Ahead) => Action::Dropped(Discard::OutOfOrder),
             Err(discard) => Action::Dropped(discard),
         }
+    }
+
+    /// Takes note that the packet of `keep` is stored.
+    pub fn keep(&mut self, keep: Keep) {
+        self.kept.add(keep);
+    }
+
+    /// The place of a packet that was kept and whose turn has come. It is taken from there, and
+    /// [taken in](Self::on_request) as if it came now.
+    ///
+    /// Where the next gap begins, this tells no more than an acknowledgement does: a peer that
+    /// sends all again is about to fill it, and another can tell from what was acknowledged. Once
+    /// the error state has been entered, nothing that is kept is asked for any more.
+    pub fn poll_kept(&mut self) -> Option<usize> {
+        if self.phase != Phase::Running {
+            return None;
+        }
+        self.kept.take_due(self.expected)
     }
 
     /// Takes note of how a task went. The receive work request that it completes, if any, is

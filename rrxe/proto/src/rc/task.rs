@@ -6,8 +6,10 @@ use crate::{
     key::{Imm, Key},
     qpn::Qpn,
     rc::{
+        flush::Flush,
+        kept::Keep,
         plan::AckRequest,
-        saved::Executed, //
+        saved::Asked, //
     },
     status::{NakCode, WcOpcode, WcStatus},
     wire::{AtomicEth, Headers}, //
@@ -24,6 +26,8 @@ pub enum Action {
     Repeated,
     /// Nothing at all.
     Dropped(Discard),
+    /// It came after a packet that is missing: store it, then [`keep`](super::Responder::keep) it.
+    Keep(Keep),
     /// Do this, then [`commit`](super::Responder::commit) it.
     Execute(Task),
 }
@@ -33,8 +37,8 @@ pub enum Action {
 pub enum Discard {
     /// It is no request on a connection of this kind.
     NotRequest,
-    /// It came after a packet that is missing. On a reliable connection the peer has been told of
-    /// that, or will be.
+    /// It came after a packet that is missing, and is not kept: it waits already, or there is no
+    /// place. On a reliable connection the peer has been told of the gap, or will be.
     OutOfOrder,
     /// It asks again for a response that cannot be given again.
     UnknownDuplicate,
@@ -107,6 +111,16 @@ pub enum TaskKind {
         /// What to do with them.
         op: AtomicOp,
     },
+    /// Have all writes before get as far as they are to get, after a check that the key gives the
+    /// rights of the [placement](Flush::placement).
+    Flush(Flush),
+    /// Store the payload, eight bytes, in one step. The address is aligned.
+    AtomicWrite {
+        /// Key of the memory.
+        rkey: Key,
+        /// Address of the eight bytes.
+        va: u64,
+    },
 }
 
 /// An atomic operation.
@@ -169,7 +183,7 @@ pub(crate) enum Effect {
     /// A packet of a message has been executed.
     Message(Step),
     /// A response is due, and is kept for when it is asked for again.
-    Respond(Executed),
+    Respond(Asked),
 }
 
 /// How a packet changes the message that it is of.

@@ -297,7 +297,9 @@ impl Receiving {
     /// Takes a packet in; whether it was executed.
     fn take_in(&mut self, headers: &Headers) -> Result<(), Discard> {
         match self.side.on_request(headers, &mut self.receives) {
-            Action::None | Action::Repeated => panic!("there is nothing to come"),
+            Action::None | Action::Keep(_) | Action::Repeated => {
+                panic!("there is nothing to come")
+            }
             Action::Dropped(discard) => Err(discard),
             Action::Execute(task) => {
                 self.tasks.push(task.kind());

@@ -290,7 +290,7 @@ impl Receiving {
                 Ok(self.side.commit(task, Ok(Done::default())))
             }
             Action::Dropped(why) => Err(why),
-            Action::None | Action::Repeated => panic!("nothing is answered"),
+            Action::None | Action::Keep(_) | Action::Repeated => panic!("nothing is answered"),
         }
     }
 }

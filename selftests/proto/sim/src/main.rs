@@ -56,13 +56,14 @@ fn describe(scenario: &Scenario) {
     }
     for (index, end) in scenario.ends.iter().enumerate() {
         println!(
-            "end {index}: {:?}\n  {:?}, depth {}, budget {}, lag {}, unsent {}, {:?}",
+            "end {index}: {:?}\n  {:?}, depth {}, budget {}, lag {}, unsent {}, unkept {}, {:?}",
             end.flow.settings,
             end.fate,
             end.depth,
             end.budget,
             end.lag,
             end.unsent_per_mille,
+            end.unkept_per_mille,
             end.incidents,
         );
         for (i, work) in end.flow.works.iter().enumerate() {

@@ -116,6 +116,8 @@ pub struct EndPlan {
     pub depth: u32,
     /// Plans of a thousand that can be sent only in part.
     pub unsent_per_mille: u32,
+    /// Packets of a thousand that came past a gap and for which there is no room.
+    pub unkept_per_mille: u32,
     /// Packets it sends at most in one go.
     pub budget: u32,
     /// How long it takes at most to get round to sending.
@@ -153,6 +155,7 @@ impl Scenario {
             fate: Fate::Succeeds,
             depth: 64,
             unsent_per_mille: 0,
+            unkept_per_mille: 0,
             budget: 64,
             lag: 0,
             incidents: Vec::new(),

@@ -202,6 +202,7 @@ fn torment_responder(seed: u64) {
         expected: psn,
         ..Account::default()
     };
+    let mut kept = vec![None; Responder::PLACES];
     for _ in 0..rng.range(10, 200) {
         let kind = Kind::RcRequest(any_request(&mut rng));
         let at = match rng.below(10) {
@@ -215,16 +216,27 @@ fn torment_responder(seed: u64) {
         let len = length(&mut rng);
         match as_received(&mut rng, &spec, len) {
             Ok(headers) => {
-                let action = responder.on_request(&headers, &mut receives, &mut saved);
-                obey(
-                    &mut rng,
-                    &mut responder,
-                    &mut saved,
-                    &receives,
-                    &mut account,
-                    &headers,
-                    action,
-                );
+                let mut next = Some(headers);
+                while let Some(headers) = next {
+                    let action = responder.on_request(&headers, &mut receives, &mut saved);
+                    if let Action::Keep(keep) = action {
+                        assert!(kept[keep.place()].replace(headers).is_none());
+                        responder.keep(keep);
+                    } else {
+                        obey(
+                            &mut rng,
+                            &mut responder,
+                            &mut saved,
+                            &receives,
+                            &mut account,
+                            &headers,
+                            action,
+                        );
+                    }
+                    next = responder
+                        .poll_kept()
+                        .map(|place| kept[place].take().expect("a packet is kept there"));
+                }
             }
             Err(ParseError::UnknownOpcode(bth)) => {
                 let action = responder.on_unknown_opcode(&bth);
@@ -300,6 +312,11 @@ fn obey(
         }
         TaskKind::Read { len, .. } => assert!(len > 0 && len <= 1 << 31),
         TaskKind::Atomic { va, .. } => assert_eq!(va % 8, 0, "misaligned"),
+        TaskKind::AtomicWrite { va, .. } => assert_eq!((va % 8, len), (0, 8)),
+        TaskKind::Flush(flush) => {
+            assert!(flush.placement.is_valid() && flush.len <= 1 << 31);
+            assert_eq!(len, 0);
+        }
     }
     assert!(
         len <= MTU.bytes(),
@@ -383,7 +400,9 @@ fn drain_responses(
                     _ => assert!((ahead <= 0 || account.wrapped) && account.failed),
                 }
             }
-            ResponsePlan::Atomic(_) => assert!(ahead < 0 || account.wrapped),
+            ResponsePlan::Atomic(_) | ResponsePlan::Confirm(_) => {
+                assert!(ahead < 0 || account.wrapped);
+            }
             ResponsePlan::Read(read) => {
                 assert!(ahead < 0 || account.wrapped);
                 if rng.chance(50) && !read.is_empty() {
@@ -528,10 +547,17 @@ fn torment_requester(seed: u64) {
 
 fn any_work(rng: &mut Rng) -> Work {
     let (va, rkey) = (0x1000, 1);
-    let op = match rng.below(5) {
+    let op = match rng.below(8) {
         0 => Op::Send,
         1 => Op::Write { va, rkey },
         2 => Op::FetchAdd { va, rkey, add: 1 },
+        3 => Op::AtomicWrite { va, rkey },
+        4 => Op::Flush {
+            va,
+            rkey,
+            len: 9,
+            how: (1, 0),
+        },
         _ => Op::Read { va, rkey },
     };
     Work::new(op, rng.pick(&[0, 1, 256, 300, 600]))
@@ -612,7 +638,7 @@ impl Told {
             WcStatus::Success => {
                 assert!(!self.failed, "success after an error");
                 let work = &self.works[index];
-                if work.op.takes_credit() {
+                if work.op.is_read() || work.op.is_atomic() {
                     assert_eq!(self.placed[index], work.len, "success without the data");
                 }
                 assert!(

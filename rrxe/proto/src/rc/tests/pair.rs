@@ -15,6 +15,8 @@ use crate::{
         Action,
         AtomicOp,
         Done,
+        Flush,
+        Local,
         Operation,
         Placement,
         ReceiveConfig,
@@ -30,12 +32,13 @@ use crate::{
         SendConfig,
         Take,
         TaskKind,
-        Window, //
+        Window,
+        WqeSeq, //
     },
     status::WcStatus,
     time::Instant,
     timers::{AckTimeout, RnrTimer},
-    wire::{HeaderSpec, Headers}, //
+    wire::{self, HeaderSpec, Headers, Selectivity}, //
 };
 
 const KEY: Key = Key(7);
@@ -52,6 +55,8 @@ struct Faults {
     unsent: u8,
     /// Of the receiver: no receive is posted.
     unready: u8,
+    /// Of the receiver: there is no room to keep a packet.
+    unkept: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +67,9 @@ enum Verb {
     WriteImm,
     Read,
     FetchAdd,
+    AtomicWrite,
+    Flush,
+    Local,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,12 +152,16 @@ struct World {
     responder: Responder,
     saved: Vec<Saved>,
     receives: Receives,
+    kept: Vec<Option<Packet>>,
     /// Memory that the requester writes and reads.
     remote: Vec<u8>,
     /// What fills the receive in use, and those that are complete.
     filling: Vec<u8>,
     received: Vec<(Vec<u8>, Option<Imm>)>,
     atomics: u64,
+    flushed: Vec<u64>,
+    /// Local operations that were carried out.
+    locals: Vec<WqeSeq>,
     there: Link,
     back: Link,
     done: Vec<WcStatus>,
@@ -195,10 +207,13 @@ impl World {
                 unready: false,
                 taken: 0,
             },
+            kept: (0..Responder::PLACES).map(|_| None).collect(),
             remote: pattern(1, MEMORY as u32),
             filling: Vec::new(),
             received: Vec::new(),
             atomics: 0,
+            flushed: Vec::new(),
+            locals: Vec::new(),
             there: Link::default(),
             back: Link::default(),
             done: Vec::new(),
@@ -214,9 +229,14 @@ impl World {
         (seq * 997 % (MEMORY - len as usize)) as u64
     }
 
+    fn aligned_va(seq: usize) -> u64 {
+        Self::va(seq, 8) & !7
+    }
+
     fn post(&mut self, seq: usize, work: Work) {
         let len = match work.verb {
-            Verb::FetchAdd => 8,
+            Verb::FetchAdd | Verb::AtomicWrite => 8,
+            Verb::Flush | Verb::Local => 0,
             _ => work.len,
         };
         let (va, rkey) = (Self::va(seq, work.len), KEY);
@@ -232,6 +252,18 @@ impl World {
                 rkey,
                 add: 1,
             },
+            Verb::AtomicWrite => Operation::AtomicWrite {
+                va: Self::aligned_va(seq),
+                rkey,
+            },
+            Verb::Flush => Operation::Flush(Flush {
+                rkey,
+                va: seq as u64,
+                len: work.len,
+                placement: wire::Placement::GLOBAL,
+                selectivity: Selectivity::Range,
+            }),
+            Verb::Local => Operation::Local(Local::Invalidate(rkey)),
         };
         self.local.push(match work.verb {
             Verb::Read | Verb::FetchAdd => vec![0; len as usize],
@@ -249,6 +281,14 @@ impl World {
     }
 
     fn transmit_requests(&mut self) -> bool {
+        if let Some(task) = self.requester.poll_local(&self.queue) {
+            // It waits for all before it.
+            self.poll_completions();
+            assert_eq!(task.wqe().get() as usize, self.done.len());
+            self.locals.push(task.wqe());
+            self.requester.commit_local(task, Ok(()), &self.queue);
+            return true;
+        }
         let max = 1 + (self.rng.next() % 8) as u32;
         let Some(plan) = self.requester.poll_transmit(self.now, max, &self.queue) else {
             return false;
@@ -310,12 +350,27 @@ impl World {
             return false;
         }
         let packet = self.there.0.remove(0);
+        self.take_in(packet);
+        while let Some(place) = self.responder.poll_kept() {
+            let packet = self.kept[place].take().unwrap();
+            self.take_in(packet);
+        }
+        true
+    }
+
+    fn take_in(&mut self, packet: Packet) {
         self.receives.unready = self.rng.happens(self.faults.unready);
         let action =
             self.responder
                 .on_request(&packet.headers, &mut self.receives, &mut self.saved);
-        let Action::Execute(task) = action else {
-            return true;
+        let task = match action {
+            Action::Execute(task) => task,
+            // There is no room for some.
+            Action::Keep(keep) if !self.rng.happens(self.faults.unkept) => {
+                assert!(self.kept[keep.place()].replace(packet).is_none());
+                return self.responder.keep(keep);
+            }
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => return,
         };
         let mut done = Done::default();
         match task.kind() {
@@ -336,13 +391,17 @@ impl World {
                 done.original = self.atomics;
                 self.atomics += 1;
             }
+            TaskKind::AtomicWrite { rkey, va } => {
+                assert_eq!((rkey, packet.payload.len()), (KEY, 8));
+                self.remote[va as usize..][..8].copy_from_slice(&packet.payload);
+            }
+            TaskKind::Flush(flush) => self.flushed.push(flush.va),
         }
         if let Some(done) = self.responder.commit(task, Ok(done), &mut self.saved) {
             assert_eq!(done.status, WcStatus::Success);
             let bytes = core::mem::take(&mut self.filling);
             self.received.push((bytes, done.imm));
         }
-        true
     }
 
     fn receive_response(&mut self) -> bool {
@@ -393,7 +452,7 @@ impl World {
             {
                 self.requester.on_timeout(self.now);
             }
-            if !busy && self.is_idle() {
+            if !busy && self.done.len() < self.queue.0.len() && self.is_idle() {
                 let at = self.requester.next_deadline();
                 self.now = at.expect("work is left and nothing will happen");
             }
@@ -423,19 +482,23 @@ fn any_work() -> impl Strategy<Value = Work> {
         Just(Verb::WriteImm),
         Just(Verb::Read),
         Just(Verb::FetchAdd),
+        Just(Verb::AtomicWrite),
+        Just(Verb::Flush),
+        Just(Verb::Local),
     ];
     let len = prop_oneof![0u32..4, 250u32..260, 0u32..3000, Just(512), Just(8000)];
     (verb, len, prop::bool::weighted(0.2)).prop_map(|(verb, len, fence)| Work { verb, len, fence })
 }
 
 fn any_faults() -> impl Strategy<Value = Faults> {
-    (0u8..60, 0u8..40, 0u8..40, 0u8..40, 0u8..60).prop_map(
-        |(lose, copy, delay, unsent, unready)| Faults {
+    (0u8..60, 0u8..40, 0u8..40, 0u8..40, 0u8..60, 0u8..100).prop_map(
+        |(lose, copy, delay, unsent, unready, unkept)| Faults {
             lose,
             copy,
             delay,
             unsent,
             unready,
+            unkept,
         },
     )
 }
@@ -456,6 +519,7 @@ proptest! {
         let mut remote = pattern(1, MEMORY as u32);
         let mut received = Vec::new();
         let mut atomics = 0u64;
+        let (mut flushed, mut locals) = (Vec::new(), Vec::new());
         for (seq, work) in work.iter().enumerate() {
             let imm = Imm((seq as u32).to_be_bytes());
             let bytes = pattern(seq, work.len);
@@ -479,8 +543,17 @@ proptest! {
                     prop_assert_eq!(&world.local[seq], &atomics.to_le_bytes());
                     atomics += 1;
                 }
+                Verb::AtomicWrite => {
+                    let va = World::aligned_va(seq) as usize;
+                    remote[va..va + 8].copy_from_slice(&pattern(seq, 8));
+                }
+                Verb::Flush => flushed.push(seq as u64),
+                Verb::Local => locals.push(seq as u32),
             }
         }
+        prop_assert_eq!(flushed, world.flushed);
+        let done: Vec<u32> = world.locals.iter().map(|wqe| wqe.get()).collect();
+        prop_assert_eq!(locals, done);
         prop_assert_eq!(atomics, world.atomics);
         prop_assert_eq!(received.len(), world.receives.taken);
         prop_assert_eq!(received, world.received);
@@ -494,7 +567,8 @@ fn overlaps_later_write(world: &World, seq: usize) -> bool {
     let range_of = |request: &Request| match request.operation() {
         Operation::Read { va, .. }
         | Operation::Write { va, .. }
-        | Operation::WriteImm { va, .. } => Some((va, va + u64::from(request.len()))),
+        | Operation::WriteImm { va, .. }
+        | Operation::AtomicWrite { va, .. } => Some((va, va + u64::from(request.len()))),
         _ => None,
     };
     let Some((start, end)) = range_of(&world.queue.0[seq]) else {

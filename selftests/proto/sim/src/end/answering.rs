@@ -10,6 +10,7 @@ use rrxe_proto::{
         Done,
         Event,
         ExecError,
+        Flush,
         ReceiveCompletion,
         ReceiveConfig,
         Responder,
@@ -23,7 +24,12 @@ use rrxe_proto::{
         WcStatus, //
     },
     timers::RnrTimer,
-    wire::Headers,
+    wire::{
+        Headers,
+        Packet,
+        Placement,
+        Selectivity, //
+    },
     Access,
     Key,
     Pkey, //
@@ -66,6 +72,9 @@ pub struct Answering {
     engine: Responder,
     ring: ReceiveRing,
     saved: Vec<Saved>,
+    /// Frames that came past a gap.
+    kept: Vec<Option<Frame>>,
+    unkept_per_mille: u32,
     memory: Memory,
     receives: Vec<Receive>,
     posted: usize,
@@ -100,6 +109,8 @@ impl Answering {
             engine: Responder::new(mtu(settings), Psn::truncate(settings.psn), config(settings)),
             ring: ReceiveRing::default(),
             saved: vec![Saved::EMPTY; settings.max_dest_rd_atomic.into()],
+            kept: vec![None; Responder::PLACES],
+            unkept_per_mille: plan.unkept_per_mille,
             memory,
             receives: flow.receives.clone(),
             posted: 0,
@@ -133,13 +144,27 @@ impl Answering {
         }
     }
 
-    /// Takes in a request and carries out what follows from it.
+    /// Takes in a request, and what was kept until it came.
     pub(super) fn on_request(
         &mut self,
-        headers: &Headers,
-        payload: &[u8],
+        frame: &Frame,
         peer: &mut Watch,
     ) -> Result<Said, Violation> {
+        let mut said = self.take_in(frame, peer)?;
+        while let Some(place) = self.engine.poll_kept() {
+            let frame = self.kept[place].take().ok_or("nothing is kept there")?;
+            let Said { line, fatal } = self.take_in(&frame, peer)?;
+            said.line = format!("{}; {line}", said.line);
+            said.fatal |= fatal;
+        }
+        Ok(said)
+    }
+
+    /// Takes in a request and carries out what follows from it.
+    fn take_in(&mut self, frame: &Frame, peer: &mut Watch) -> Result<Said, Violation> {
+        let packet = Packet::parse(frame.transport())
+            .map_err(|error| format!("a good packet is refused: {error:?}"))?;
+        let (headers, payload) = (packet.headers(), packet.payload());
         let action = self
             .engine
             .on_request(headers, &mut self.ring, &mut self.saved);
@@ -147,11 +172,21 @@ impl Answering {
             peer.receive_taken()?;
         }
         let mut line = format!("{action:?}");
-        if let Action::Execute(task) = action {
-            let outcome = self.execute(headers, payload, task, peer)?;
-            if let Some(error) = outcome {
-                line = format!("{error:?}, {line}");
+        match action {
+            Action::Execute(task) => {
+                let outcome = self.execute(headers, payload, task, peer)?;
+                if let Some(error) = outcome {
+                    line = format!("{error:?}, {line}");
+                }
             }
+            Action::Keep(keep) if !self.rng.chance(self.unkept_per_mille) => {
+                let place = &mut self.kept[keep.place()];
+                if place.replace(frame.clone()).is_some() {
+                    return Err("two packets are kept in one place".into());
+                }
+                self.engine.keep(keep);
+            }
+            Action::Keep(_) | Action::None | Action::Repeated | Action::Dropped(_) => {}
         }
         let mut fatal = false;
         while let Some(event) = self.engine.poll_event() {
@@ -278,6 +313,44 @@ impl Answering {
                     Done { original }
                 })
             }
+            TaskKind::AtomicWrite {
+                rkey: Key(rkey),
+                va,
+            } => {
+                judge(Deed::AtomicWrite {
+                    rkey,
+                    va,
+                    data: payload,
+                })?;
+                let place = self.memory.slice_mut(rkey, va, 8, |r| r.write);
+                place.map_err(refused).map(|place| {
+                    place.copy_from_slice(payload);
+                    Done::default()
+                })
+            }
+            TaskKind::Flush(flush) => {
+                let Flush {
+                    rkey: Key(rkey),
+                    va,
+                    len,
+                    placement,
+                    selectivity,
+                } = flush;
+                let bit = |of, bit| if placement.contains(of) { bit } else { 0 };
+                let how = (
+                    bit(Placement::GLOBAL, 1) | bit(Placement::PERSISTENT, 2),
+                    selectivity as u8,
+                );
+                judge(Deed::Flush { rkey, va, len, how })?;
+                let checked = match selectivity {
+                    Selectivity::Range => self
+                        .memory
+                        .slice(rkey, va, len.into(), |r| r.flush)
+                        .map(drop),
+                    Selectivity::Region => self.memory.admits(rkey, |r| r.flush),
+                };
+                checked.map_err(refused).and(done)
+            }
         })
     }
 
@@ -398,6 +471,10 @@ fn access(rights: Rights) -> Access {
     part(rights.write, Access::REMOTE_WRITE)
         | part(rights.read, Access::REMOTE_READ)
         | part(rights.atomic, Access::REMOTE_ATOMIC)
+        | part(
+            rights.flush,
+            Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT,
+        )
 }
 
 fn receive_done(done: &ReceiveCompletion) -> ReceiveDone {
