@@ -228,9 +228,10 @@ impl ReceiveSide {
                 running.machine.commit(task, outcome)
             }
         };
+        let vlan = arrival.packet().vlan();
         arrival.consume();
         if let Some(completion) = completion {
-            self.complete(qp, &completion);
+            self.complete(qp, &completion, vlan);
         }
     }
 
@@ -291,8 +292,8 @@ impl ReceiveSide {
         qp.raise(QpEvent::LastWqeReached);
     }
 
-    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion) {
-        let wc = work_completion(qp, &self.queue, completion);
+    fn complete(&self, qp: &Qp, completion: &ReceiveCompletion, vlan: Option<u16>) {
+        let wc = work_completion(qp, &self.queue, completion).by_vlan(vlan);
         if completion.status == WcStatus::Success {
             qp.node().counters().count(Counter::Receives);
         }
@@ -407,6 +408,7 @@ fn work_completion(qp: &Qp, queue: &ReceiveQueue, completion: &ReceiveCompletion
             src_qp,
             pkey_index: 0,
             sl: 0,
+            vlan: None,
         }),
         ..Wc::new(
             queue.wr_id(),

@@ -75,6 +75,8 @@ pub(crate) struct Datagram {
     pub(crate) pkey_index: u16,
     /// Service level.
     pub(crate) sl: u8,
+    /// The VLAN that it came by, if it came by one.
+    pub(crate) vlan: Option<u16>,
 }
 
 impl Wc {
@@ -97,6 +99,14 @@ impl Wc {
             solicited: false,
             datagram: None,
         }
+    }
+
+    /// The same, for a datagram that came by `vlan`.
+    pub(crate) fn by_vlan(mut self, vlan: Option<u16>) -> Self {
+        if let Some(datagram) = &mut self.datagram {
+            datagram.vlan = vlan;
+        }
+        self
     }
 
     /// Whether it wakes who waits for solicited completions.

@@ -85,6 +85,13 @@ pub(crate) struct Ah {
     burial: Burial<Handle>,
 }
 
+impl Ah {
+    /// What work requests name it by.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
 impl rdma::AddressHandle<Provider> for Ah {
     fn create(
         pd: &rdma::Pd<Provider>,

@@ -18,6 +18,7 @@ use crate::{
             CompletionExtra,
             CompletionPlace,
             CompletionQueue,
+            CompletionSource,
             CqEvents,
             CqInit,
             CqNotify,
@@ -101,6 +102,12 @@ fn completion(wc: &Wc, qp: Option<QpObject>) -> Completion {
             Some(WcExtra::Imm(imm)) => CompletionExtra::Imm(imm.0),
             Some(WcExtra::Invalidated(key)) => CompletionExtra::Invalidated(key.0),
         },
+        source: wc.datagram.map(|datagram| CompletionSource {
+            qpn: datagram.src_qp.get(),
+            pkey_index: datagram.pkey_index,
+            service_level: datagram.sl,
+            vlan: datagram.vlan,
+        }),
     }
 }
 

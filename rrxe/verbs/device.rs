@@ -4,6 +4,7 @@
 
 use super::{
     limits,
+    performance,
     Provider, //
 };
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
             CoreCaps,
             DeviceAttr,
             DeviceCaps,
+            Mad,
             PortLimits,
             StatDesc,
             Violations, //
@@ -99,8 +101,7 @@ impl Device {
 }
 
 impl rdma::ProviderDevice<Provider> for Device {
-    // Queue pair 1 is what the connection manager needs besides `ROCE_V2_CM`.
-    const CORE_CAPS: CoreCaps = CoreCaps::ROCE_V2;
+    const CORE_CAPS: CoreCaps = CoreCaps::ROCE_V2_CM;
     const GIDS: u32 = limits::GIDS;
     const PKEYS: &'static [u16] = &[Pkey::DEFAULT.0];
 
@@ -165,5 +166,9 @@ impl rdma::ProviderDevice<Provider> for Device {
 
     fn active_mtu(&self, netdev: &NetDevice) -> u32 {
         port_mtu(netdev).to_ib()
+    }
+
+    fn answer(&self, request: &Mad) -> Option<Mad> {
+        performance::answer(request, self.node.counters())
     }
 }

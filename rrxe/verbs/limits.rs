@@ -13,6 +13,9 @@ use core::ops::RangeInclusive;
 pub(crate) const QPNS: RangeInclusive<u32> = 16..=QPN_LAST;
 const QPN_LAST: u32 = 15 + MAX_QP;
 
+/// Number of the queue pair of general services.
+pub(crate) const GSI_QPN: u32 = 1;
+
 /// Queue pairs of a device.
 pub(crate) const MAX_QP: u32 = 1 << 20;
 

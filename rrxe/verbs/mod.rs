@@ -13,6 +13,7 @@ mod link;
 mod mr;
 mod mw;
 mod pd;
+mod performance;
 mod posting;
 mod qp;
 mod qp_attributes;

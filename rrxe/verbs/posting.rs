@@ -6,6 +6,10 @@
 //!
 //! Each queue has a lock of its own, taken in any context. Nothing else is locked under it.
 
+use super::{
+    limits,
+    Provider, //
+};
 use crate::{
     kapi::{
         rdma::{
@@ -24,6 +28,7 @@ use crate::{
     ring::{
         abi::{
             AtomicOperands,
+            DatagramOperands,
             DmaInfo,
             RdmaOperands,
             ReceiveWqe,
@@ -44,7 +49,7 @@ use zerocopy::{
 };
 
 /// Places for elements or inline data of a request of any queue.
-const CELLS: usize = super::limits::MAX_SGE as usize;
+const CELLS: usize = limits::MAX_SGE as usize;
 
 const NO_SGE: Sge = Sge {
     addr: 0,
@@ -79,7 +84,7 @@ impl SendPosting {
     ///
     /// `EINVAL` if a request has more data or elements than there is room for, `ENOMEM` if the queue
     /// is full.
-    pub(super) fn post(&self, requests: &mut SendList) -> Result {
+    pub(super) fn post(&self, requests: &mut SendList<Provider>) -> Result {
         let mut producer = self.producer.lock();
         requests.try_each(|request| {
             let mut cells = [NO_SGE; CELLS];
@@ -159,7 +164,7 @@ const NO_DATA: DmaInfo = DmaInfo {
 };
 
 /// The element's head for a request, without data. The numbers of opcodes and flags are the same.
-fn send_head(request: &SendRequest) -> SendWqe {
+fn send_head(request: &SendRequest<'_, Provider>) -> SendWqe {
     SendWqe {
         wr: SendWr {
             wr_id: request.wr_id(),
@@ -174,7 +179,7 @@ fn send_head(request: &SendRequest) -> SendWqe {
     }
 }
 
-fn operands(request: &SendRequest) -> [u64; OPERAND_WORDS] {
+fn operands(request: &SendRequest<'_, Provider>) -> [u64; OPERAND_WORDS] {
     match request.operands() {
         Operands::None => [0; OPERAND_WORDS],
         Operands::Rdma { remote_addr, rkey } => transmute!(RdmaOperands {
@@ -195,6 +200,15 @@ fn operands(request: &SendRequest) -> [u64; OPERAND_WORDS] {
             rkey,
             reserved: 0,
             unused: [0; OPERAND_WORDS - 4],
+        }),
+        Operands::Datagram { ah, qpn, qkey } => transmute!(DatagramOperands {
+            remote_qpn: qpn,
+            remote_qkey: qkey,
+            pkey_index: 0,
+            reserved: 0,
+            ah_num: ah.number(),
+            pad: [0; 2],
+            av: [0; 11],
         }),
     }
 }

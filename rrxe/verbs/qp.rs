@@ -137,6 +137,8 @@ impl rdma::QueuePair<Provider> for QueuePair {
             QpType::Rc => (Service::Rc, Transport::Rc),
             QpType::Uc => (Service::Uc, Transport::Uc),
             QpType::Ud => (Service::Ud, Transport::Ud),
+            // Management's, of which user processes have no part.
+            QpType::Gsi if udata.is_none() => (Service::Gsi, Transport::Ud),
             _ => return Err(eopnotsupp()),
         };
         if init.create_flags() != 0 {
@@ -202,7 +204,10 @@ impl rdma::QueuePair<Provider> for QueuePair {
         let node = pd.device().data().node().clone();
         let send = SendSide::new(send, (**init.send_cq()?).clone());
         let receive = ReceiveSide::new(supply, (**init.recv_cq()?).clone());
-        let place = node.qps().reserve(limits::QPNS, GFP_KERNEL)?;
+        let place = match service {
+            Service::Gsi => node.qps().reserve_at(limits::GSI_QPN, GFP_KERNEL)?,
+            _ => node.qps().reserve(limits::QPNS, GFP_KERNEL)?,
+        };
         let qpn = Qpn::new(place.id()).ok_or(ENOSPC)?;
         let qp = Qp::new(qpn, pd.id(), node.clone(), events, send, receive)?;
         place.publish(qp.clone())?;
@@ -271,7 +276,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
         Ok(())
     }
 
-    fn post_send(&self, requests: &mut SendList) -> Result {
+    fn post_send(&self, requests: &mut SendList<Provider>) -> Result {
         let posting = self.posting.as_ref().ok_or(eopnotsupp())?;
         self.check_may_send()?;
         let posted = posting.send.post(requests);

@@ -70,6 +70,11 @@ __rust_helper bool rust_helper_is_vlan_dev(const struct net_device *dev)
 	return is_vlan_dev(dev);
 }
 
+__rust_helper u16 rust_helper_vlan_dev_vlan_id(const struct net_device *dev)
+{
+	return vlan_dev_vlan_id(dev);
+}
+
 __rust_helper struct net_device *
 rust_helper_netdev_notifier_info_to_dev(const struct netdev_notifier_info *info)
 {

@@ -108,6 +108,14 @@ impl NetDevice {
         Some(unsafe { Self::from_raw(lower) })
     }
 
+    /// Number of the VLAN, if this device is one. Any context.
+    pub(crate) fn vlan_id(&self) -> Option<u16> {
+        // SAFETY: The device is alive.
+        let is_vlan = unsafe { b::helpers::is_vlan_dev(self.as_ptr()) };
+        // SAFETY: It is a VLAN device.
+        is_vlan.then(|| unsafe { b::helpers::vlan_dev_vlan_id(self.as_ptr()) })
+    }
+
     /// The namespace the device is in just now, unless that is being torn down.
     pub(crate) fn net(&self) -> Option<ARef<Net>> {
         let _guard = rcu::read_lock();

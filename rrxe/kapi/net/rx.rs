@@ -55,7 +55,11 @@ struct Control {
     ifindex: u32,
     /// The device below a VLAN, or the device again.
     lower_ifindex: u32,
+    /// Number of the VLAN, or [`NO_VLAN`].
+    vlan: u32,
 }
+
+const NO_VLAN: u32 = u32::MAX;
 
 impl RxPacket {
     /// The packet in `skb`, or `None`, with the packet dropped, if it is malformed or out of memory.
@@ -89,7 +93,9 @@ impl RxPacket {
         };
         // SAFETY: The device is alive in this read section.
         let device = unsafe { NetDevice::from_raw(device.cast()) };
-        let lower_ifindex = lower(device, ifindex, &guard);
+        let device = arrived_by(device, ifindex, &guard);
+        let lower = device.and_then(NetDevice::vlan_lower);
+        let vlan = device.and_then(NetDevice::vlan_id);
 
         // SAFETY: The buffer is ours; the stack has left the IP header in front.
         let ip_len = unsafe { b::helpers::skb_push_network_header(skb.as_ptr()) };
@@ -99,7 +105,8 @@ impl RxPacket {
             ip_len,
             len: u32::try_from(len).ok()?,
             ifindex,
-            lower_ifindex,
+            lower_ifindex: lower.map_or(ifindex, NetDevice::ifindex),
+            vlan: vlan.map_or(NO_VLAN, u32::from),
         };
         control.write_to_prefix(skb.control_mut()).ok()?;
         Some(Self { skb })
@@ -172,6 +179,13 @@ impl RxPacket {
     #[inline]
     pub(crate) fn lower_ifindex(&self) -> u32 {
         self.control().lower_ifindex
+    }
+
+    /// Number of the VLAN that it came by, if it came by one.
+    #[inline]
+    pub(crate) fn vlan(&self) -> Option<u16> {
+        // What is no number of a VLAN does not fit.
+        u16::try_from(self.control().vlan).ok()
     }
 
     /// The CRC after `seed` of `len` bytes of the content from `offset` on, fragments or not.
@@ -252,16 +266,17 @@ unsafe impl Packet for RxPacket {
     }
 }
 
-/// The number of the device below device `ifindex`, if that is a VLAN; `ifindex` otherwise.
+/// The device `ifindex`.
 ///
 /// `device` is the one that handed the packet to the IP stack: the same one, or the loopback device.
-fn lower(device: &NetDevice, ifindex: u32, guard: &rcu::Guard) -> u32 {
-    let device = if device.ifindex() == ifindex {
+fn arrived_by<'g>(
+    device: &'g NetDevice,
+    ifindex: u32,
+    guard: &'g rcu::Guard,
+) -> Option<&'g NetDevice> {
+    if device.ifindex() == ifindex {
         Some(device)
     } else {
         device.sibling(ifindex, guard)
-    };
-    device
-        .and_then(NetDevice::vlan_lower)
-        .map_or(ifindex, NetDevice::ifindex)
+    }
 }

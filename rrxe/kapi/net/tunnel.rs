@@ -16,7 +16,10 @@ use super::{
 };
 use crate::kapi::{
     bindings as b,
-    sync::grace_period, //
+    sync::{
+        grace_period,
+        wait_for_burials, //
+    },
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -161,6 +164,8 @@ impl<R: Receiver> Pernet for Namespace<R> {
         Self::close(&mut state);
         drop(state);
         self.receiver.namespace_ends();
+        // What has been left to RCU may have routes as well.
+        wait_for_burials();
     }
 }
 

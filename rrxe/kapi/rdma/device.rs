@@ -3,6 +3,7 @@
 //! RDMA devices.
 
 use super::{
+    mad::Mad,
     port::{
         CoreCaps,
         PortLimits,
@@ -259,6 +260,9 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
 
     /// Largest path MTU that `netdev`, the port's, leaves room for: a number of `enum ib_mtu`.
     fn active_mtu(&self, netdev: &NetDevice) -> u32;
+
+    /// The device's own answer to a management datagram, if it has one. Process context.
+    fn answer(&self, request: &Mad) -> Option<Mad>;
 }
 
 /// The operation `query_device`.

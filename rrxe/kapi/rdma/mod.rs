@@ -33,6 +33,7 @@ mod direct;
 mod event;
 mod gid;
 mod link;
+mod mad;
 mod mmap;
 mod mr;
 mod mw;
@@ -87,6 +88,7 @@ pub(crate) use self::{
         LinkOps,
         LinkRegistration, //
     },
+    mad::Mad,
     mmap::Mappable,
     mr::{
         MemoryRegion,
@@ -134,7 +136,8 @@ pub(crate) use self::{
     wc::{
         Completion,
         CompletionExtra,
-        CompletionPlace, //
+        CompletionPlace,
+        CompletionSource, //
     },
     wr::{
         Operands,

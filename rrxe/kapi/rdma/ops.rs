@@ -29,6 +29,7 @@ use super::{
     ah,
     cq,
     device,
+    mad,
     mmap,
     mr,
     mw,
@@ -69,6 +70,8 @@ impl<P: Provider> Table<P> {
 
         alloc_hw_port_stats: Some(stats::alloc::<P>),
         get_hw_stats: Some(stats::get::<P>),
+
+        process_mad: Some(mad::process::<P>),
 
         alloc_ucontext: Some(ucontext::alloc::<P>),
         dealloc_ucontext: Some(ucontext::dealloc::<P>),

@@ -26,15 +26,14 @@ pub(super) const NUMBER: u32 = 1;
 pub(crate) struct CoreCaps(u32);
 
 impl CoreCaps {
-    /// RoCE version 2, for verbs only: no management datagrams, so no connection manager.
-    pub(crate) const ROCE_V2: Self = Self(
-        b::RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP | b::RDMA_CORE_CAP_ETH_AH | b::RDMA_CORE_CAP_AF_IB,
+    /// RoCE version 2, with queue pair 1 and the kernel's connection manager on it.
+    pub(crate) const ROCE_V2_CM: Self = Self(
+        b::RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP
+            | b::RDMA_CORE_CAP_ETH_AH
+            | b::RDMA_CORE_CAP_AF_IB
+            | b::RDMA_CORE_CAP_IB_MAD
+            | b::RDMA_CORE_CAP_IB_CM,
     );
-
-    /// RoCE version 2 with queue pair 1 and the kernel's connection manager on it.
-    #[expect(dead_code, reason = "for when there is queue pair 1")]
-    pub(crate) const ROCE_V2_CM: Self =
-        Self(Self::ROCE_V2.0 | b::RDMA_CORE_CAP_IB_MAD | b::RDMA_CORE_CAP_IB_CM);
 
     /// Bytes of a management datagram, 0 without them.
     const fn max_mad_size(self) -> u32 {

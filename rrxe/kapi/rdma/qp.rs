@@ -210,7 +210,7 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
     ///
     /// `EOPNOTSUPP` for the queue pair of a user process, `EINVAL` for a request that makes no sense
     /// or in a state in which none may be posted, `ENOMEM` if the queue is full.
-    fn post_send(&self, requests: &mut SendList) -> Result;
+    fn post_send(&self, requests: &mut SendList<P>) -> Result;
 
     /// Takes the requests of a user inside the kernel, up to the first that it refuses. Any context.
     ///
@@ -352,13 +352,15 @@ pub(super) unsafe extern "C" fn post_send<P: Provider>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: The core passes a live queue pair.
-        let qp = unsafe { Qp::<P>::from_raw(qp) };
+        let object = unsafe { Qp::<P>::from_raw(qp) };
+        // SAFETY: The type does not change.
+        let qp_type = unsafe { (*qp).qp_type };
         // SAFETY: The core passes a list that stays valid during the call.
-        let mut requests = unsafe { SendList::new(list) };
+        let mut requests = unsafe { SendList::new(list, qp_type.into()) };
         let posted = if list.is_null() {
-            qp.doorbell()
+            object.doorbell()
         } else {
-            qp.post_send(&mut requests)
+            object.post_send(&mut requests)
         };
         if posted.is_err() {
             // SAFETY: The core passes a valid place for the first request not posted.

@@ -2,7 +2,10 @@
 
 //! Work completions, as consumers inside the kernel poll them.
 
-use super::QpObject;
+use super::{
+    port,
+    QpObject, //
+};
 use crate::kapi::bindings as b;
 use core::{
     mem::MaybeUninit,
@@ -27,6 +30,21 @@ pub(crate) struct Completion {
     pub(crate) qp: Option<QpObject>,
     /// Immediate data or an invalidated key.
     pub(crate) extra: CompletionExtra,
+    /// Where a datagram came from, whose buffer begins with a global route header.
+    pub(crate) source: Option<CompletionSource>,
+}
+
+/// Where a datagram came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompletionSource {
+    /// Number of the queue pair.
+    pub(crate) qpn: u32,
+    /// Index of the partition key.
+    pub(crate) pkey_index: u16,
+    /// Service level.
+    pub(crate) service_level: u8,
+    /// The VLAN that it came by, if it came by one.
+    pub(crate) vlan: Option<u16>,
 }
 
 /// Four bytes that a completion may carry.
@@ -62,6 +80,17 @@ impl CompletionPlace {
         wc.qp = completion.qp.map_or(ptr::null_mut(), QpObject::as_ptr);
         wc.ex.bindgen_union_field = ex;
         wc.wc_flags = flags as c_int;
+        wc.port_num = port::NUMBER;
+        if let Some(source) = &completion.source {
+            wc.wc_flags |= b::ib_wc_flags_IB_WC_GRH as c_int;
+            wc.src_qp = source.qpn;
+            wc.pkey_index = source.pkey_index;
+            wc.sl = source.service_level;
+            if let Some(vlan) = source.vlan {
+                wc.wc_flags |= b::ib_wc_flags_IB_WC_WITH_VLAN as c_int;
+                wc.vlan_id = vlan;
+            }
+        }
         self.0.write(wc);
     }
 }

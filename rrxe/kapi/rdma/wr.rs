@@ -4,8 +4,14 @@
 //!
 //! A list of the caller's, of which each request is read once.
 
+use super::{
+    object::Ah,
+    Provider,
+    QpType, //
+};
 use crate::kapi::bindings as b;
 use core::{
+    marker::PhantomData,
     ptr,
     slice, //
 };
@@ -53,11 +59,14 @@ unsafe fn sges<'a>(list: *const b::ib_sge, count: c_int) -> &'a [WorkSge] {
 /// the operation needs.
 ///
 /// [`struct ib_send_wr`]: srctree/include/rdma/ib_verbs.h
-#[repr(transparent)]
-pub(crate) struct SendRequest(b::ib_send_wr);
+pub(crate) struct SendRequest<'a, P: Provider> {
+    wr: &'a b::ib_send_wr,
+    qp_type: QpType,
+    _provider: PhantomData<P>,
+}
 
 /// What an operation needs besides its data.
-pub(crate) enum Operands {
+pub(crate) enum Operands<'a, P: Provider> {
     /// Nothing.
     None,
     /// For RDMA.
@@ -78,38 +87,47 @@ pub(crate) enum Operands {
         /// What to store if the comparison holds.
         swap: u64,
     },
+    /// For datagrams.
+    Datagram {
+        /// The way there.
+        ah: &'a Ah<P>,
+        /// Number of the remote queue pair.
+        qpn: u32,
+        /// Key of the remote queue pair.
+        qkey: u32,
+    },
 }
 
-impl SendRequest {
+impl<'a, P: Provider> SendRequest<'a, P> {
     /// The consumer's name for the request.
     pub(crate) fn wr_id(&self) -> u64 {
-        self.0.__bindgen_anon_1.bindgen_union_field
+        self.wr.__bindgen_anon_1.bindgen_union_field
     }
 
     /// A number of `enum ib_wr_opcode`.
     pub(crate) fn opcode(&self) -> u32 {
-        self.0.opcode
+        self.wr.opcode
     }
 
     /// Bits of `enum ib_send_flags`.
     pub(crate) fn flags(&self) -> u32 {
-        self.0.send_flags as u32
+        self.wr.send_flags as u32
     }
 
     /// Whether the elements name bytes that are to be copied when the request is posted.
     pub(crate) fn is_inline(&self) -> bool {
-        self.0.send_flags & b::ib_send_flags_IB_SEND_INLINE != 0
+        self.wr.send_flags & b::ib_send_flags_IB_SEND_INLINE != 0
     }
 
     /// Immediate data in network order, or a key to invalidate in native order.
     pub(crate) fn extra(&self) -> [u8; 4] {
-        self.0.ex.bindgen_union_field.to_ne_bytes()
+        self.wr.ex.bindgen_union_field.to_ne_bytes()
     }
 
     /// Where the data is, or where it goes.
     pub(crate) fn sges(&self) -> &[WorkSge] {
         // SAFETY: By the type invariant.
-        unsafe { sges(self.0.sg_list, self.0.num_sge) }
+        unsafe { sges(self.wr.sg_list, self.wr.num_sge) }
     }
 
     /// Copies the data of an inline request to the first bytes of `to`, and returns how many they
@@ -132,8 +150,18 @@ impl SendRequest {
     }
 
     /// What the operation needs besides.
-    pub(crate) fn operands(&self) -> Operands {
-        match self.0.opcode {
+    pub(crate) fn operands(&self) -> Operands<'a, P> {
+        if matches!(self.qp_type, QpType::Ud | QpType::Gsi) {
+            // SAFETY: A request to such a queue pair is the first member of this structure.
+            let wr = unsafe { self.container::<b::ib_ud_wr>() };
+            return Operands::Datagram {
+                // SAFETY: The address handle is of the same provider, and outlives the request.
+                ah: unsafe { Ah::from_raw(wr.ah) },
+                qpn: wr.remote_qpn,
+                qkey: wr.remote_qkey,
+            };
+        }
+        match self.wr.opcode {
             b::ib_wr_opcode_IB_WR_RDMA_WRITE
             | b::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM
             | b::ib_wr_opcode_IB_WR_RDMA_READ => {
@@ -164,9 +192,9 @@ impl SendRequest {
     /// # Safety
     ///
     /// The request must be the first member of a `T`.
-    unsafe fn container<T>(&self) -> &T {
+    unsafe fn container<T>(&self) -> &'a T {
         // SAFETY: By the requirements.
-        unsafe { &*ptr::from_ref(self).cast() }
+        unsafe { &*ptr::from_ref(self.wr).cast() }
     }
 }
 
@@ -193,52 +221,90 @@ impl ReceiveRequest {
     }
 }
 
-macro_rules! list {
-    ($(#[$doc:meta])* $name:ident of $request:ident($raw:ident)) => {
-        $(#[$doc])*
-        ///
-        /// # Invariants
-        ///
-        /// `first` is null or the first of a list that the caller of the operation has passed.
-        pub(crate) struct $name {
-            first: *const b::$raw,
-        }
-
-        impl $name {
-            /// # Safety
-            ///
-            /// `first` must be what the core passes to the operation that posts such requests, and
-            /// stay valid for as long as the result exists.
-            pub(super) unsafe fn new(first: *const b::$raw) -> Self {
-                // INVARIANT: By the requirements.
-                Self { first }
-            }
-
-            /// The first request that has not been posted.
-            pub(super) fn first(&self) -> *const b::$raw {
-                self.first
-            }
-
-            /// Has `post` post one request after the other, up to the first that it refuses.
-            pub(crate) fn try_each(&mut self, mut post: impl FnMut(&$request) -> Result) -> Result {
-                // INVARIANT: The type is transparent, the list's requests are such.
-                // SAFETY: By the type invariant.
-                while let Some(request) = unsafe { self.first.cast::<$request>().as_ref() } {
-                    post(request)?;
-                    // INVARIANT: The rest of a list is one.
-                    self.first = request.0.next;
-                }
-                Ok(())
-            }
-        }
-    };
+/// Send requests that are to be posted.
+///
+/// # Invariants
+///
+/// `first` is null or the first of a list that the caller of `post_send` has passed, for a queue pair
+/// of type `qp_type`.
+pub(crate) struct SendList<P: Provider> {
+    first: *const b::ib_send_wr,
+    qp_type: QpType,
+    _provider: PhantomData<P>,
 }
 
-list!(
-    /// Send requests that are to be posted.
-    SendList of SendRequest(ib_send_wr)
-);
-list!(
-    /// Receive requests that are to be posted.
-    ReceiveList of ReceiveRequest(ib_recv_wr)
-);
+impl<P: Provider> SendList<P> {
+    /// # Safety
+    ///
+    /// `first` must be what the core passes to `post_send` for a queue pair of type `qp_type`, and stay
+    /// valid for as long as the result exists.
+    pub(super) unsafe fn new(first: *const b::ib_send_wr, qp_type: QpType) -> Self {
+        // INVARIANT: By the requirements.
+        Self {
+            first,
+            qp_type,
+            _provider: PhantomData,
+        }
+    }
+
+    /// The first request that has not been posted.
+    pub(super) fn first(&self) -> *const b::ib_send_wr {
+        self.first
+    }
+
+    /// Has `post` post one request after the other, up to the first that it refuses.
+    pub(crate) fn try_each(
+        &mut self,
+        mut post: impl FnMut(&SendRequest<'_, P>) -> Result,
+    ) -> Result {
+        // SAFETY: By the type invariant.
+        while let Some(wr) = unsafe { self.first.as_ref() } {
+            // INVARIANT: The list's requests are such.
+            post(&SendRequest {
+                wr,
+                qp_type: self.qp_type,
+                _provider: PhantomData,
+            })?;
+            // INVARIANT: The rest of a list is one.
+            self.first = wr.next;
+        }
+        Ok(())
+    }
+}
+
+/// Receive requests that are to be posted.
+///
+/// # Invariants
+///
+/// `first` is null or the first of a list that the caller of `post_recv` has passed.
+pub(crate) struct ReceiveList {
+    first: *const b::ib_recv_wr,
+}
+
+impl ReceiveList {
+    /// # Safety
+    ///
+    /// `first` must be what the core passes to `post_recv` or `post_srq_recv`, and stay valid for as
+    /// long as the result exists.
+    pub(super) unsafe fn new(first: *const b::ib_recv_wr) -> Self {
+        // INVARIANT: By the requirements.
+        Self { first }
+    }
+
+    /// The first request that has not been posted.
+    pub(super) fn first(&self) -> *const b::ib_recv_wr {
+        self.first
+    }
+
+    /// Has `post` post one request after the other, up to the first that it refuses.
+    pub(crate) fn try_each(&mut self, mut post: impl FnMut(&ReceiveRequest) -> Result) -> Result {
+        // INVARIANT: The type is transparent, the list's requests are such.
+        // SAFETY: By the type invariant.
+        while let Some(request) = unsafe { self.first.cast::<ReceiveRequest>().as_ref() } {
+            post(request)?;
+            // INVARIANT: The rest of a list is one.
+            self.first = request.0.next;
+        }
+        Ok(())
+    }
+}

@@ -52,6 +52,7 @@ fn a_completion_reads_as_it_was_written() {
         src_qp: Qpn::truncate(9),
         pkey_index: 3,
         sl: 2,
+        vlan: None,
     });
     for one in [imm, invalidated, datagram] {
         ring.push(&one).unwrap();
