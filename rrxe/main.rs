@@ -19,13 +19,14 @@ module! {
 }
 
 /// The module. Fields are dropped in order: no new devices, then none at all, then no packets come
-/// in, then no one is told of netdevs any more.
+/// in, then no one is told of netdevs any more, then nothing is to be seen in debugfs.
 struct Rrxe {
     _link: kapi::rdma::LinkRegistration,
     _namespaces:
         Pin<KBox<kapi::net::Registration<kapi::net::Namespace<datapath::ingress::Ingress>>>>,
     _netdevs: Pin<KBox<kapi::net::Notifier<verbs::NetdevWatch>>>,
     _alone: Pin<KBox<kapi::module::Exclusion>>,
+    _debugfs: kapi::debugfs::Root,
 }
 
 impl kernel::Module for Rrxe {
@@ -35,6 +36,7 @@ impl kernel::Module for Rrxe {
             GFP_KERNEL,
         )
         .inspect_err(|_| pr_err!("{} is loaded; unload it first\n", verbs::RIVAL))?;
+        let debugfs = kapi::debugfs::Root::new(c"rrxe")?;
         let netdevs = KBox::try_pin_init(kapi::net::Notifier::new(verbs::NetdevWatch), GFP_KERNEL)?;
         let namespaces = KBox::try_pin_init(kapi::net::Registration::new(), GFP_KERNEL)?;
         Ok(Self {
@@ -42,6 +44,7 @@ impl kernel::Module for Rrxe {
             _namespaces: namespaces,
             _netdevs: netdevs,
             _alone: alone,
+            _debugfs: debugfs,
         })
     }
 }

@@ -80,6 +80,14 @@ counters! {
     BadIcrc = c"rx_icrc_errors",
     /// Packets dropped as too many waited for their queue pair.
     BacklogFull = c"rx_backlog_drops",
+    /// Packets with data that had met congestion.
+    CongestedPackets = c"np_ecn_marked_roce_packets",
+    /// Notifications of congestion to peers.
+    SentNotifications = c"np_cnp_sent",
+    /// Notifications of congestion from peers that a queue pair has reacted to.
+    HandledNotifications = c"rp_cnp_handled",
+    /// Notifications of congestion from peers, as reacting was off.
+    IgnoredNotifications = c"rp_cnp_ignored",
 }
 
 impl Counter {

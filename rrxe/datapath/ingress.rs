@@ -102,10 +102,13 @@ fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
         Some(Kind::Ud(..)) if arrival.group().is_some() => {
             node.counters().count(Counter::NoQueuePair);
         }
-        Some(Kind::RcRequest(_) | Kind::Uc(_) | Kind::Ud(..)) => qp.deliver_request(arrival),
+        // The receive side knows the peer of a notification from the first packet on.
+        Some(Kind::RcRequest(_) | Kind::Uc(_) | Kind::Ud(..) | Kind::Cnp) => {
+            qp.deliver_request(arrival);
+        }
         Some(Kind::RcResponse(_)) => qp.deliver_response(arrival),
         None if bth.opcode().transport() == Some(Transport::Rc) => qp.deliver_request(arrival),
-        None | Some(Kind::Cnp) => (),
+        None => (),
     }
 }
 

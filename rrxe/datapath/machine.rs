@@ -169,6 +169,15 @@ impl SendMachine {
         of_each!(self, it => it.next_deadline())
     }
 
+    /// Takes note that nothing may be sent before `until`.
+    pub(super) fn hold(&mut self, until: Instant) {
+        match self {
+            Self::Rc(requester) => requester.hold(until),
+            // They wait for nobody.
+            Self::Uc(_) | Self::Ud(_) => (),
+        }
+    }
+
     /// Does what is due.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         of_each!(self, it => it.on_timeout(now))

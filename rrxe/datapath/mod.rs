@@ -7,7 +7,7 @@
 //! [`local`] carries out what concerns this end only, [`transmit`] makes packets of its plans,
 //! [`ingress`] finds the queue pair of a packet that came in, [`respond`] runs the responder,
 //! [`memory`] moves the bytes. The protocol itself is the crate `rrxe_proto`; nothing here decides
-//! what it can decide.
+//! what it can decide. How fast all of that may go is the business of [`congestion`].
 //!
 //! # Contexts
 //!
@@ -18,6 +18,7 @@
 
 mod arrival;
 pub(crate) mod attachment;
+pub(crate) mod congestion;
 pub(crate) mod counters;
 pub(crate) mod cq;
 mod flush;
@@ -35,8 +36,10 @@ pub(crate) mod receive_queue;
 pub(crate) mod region;
 pub(crate) mod respond;
 pub(crate) mod send;
+mod setting;
 pub(crate) mod srq;
 mod station;
+mod throttle;
 mod transmit;
 mod waiting;
 mod wake;

@@ -3,6 +3,7 @@
 //! What the packet path needs of a device.
 
 use super::{
+    congestion::Congestion,
     counters::{
         Counter,
         Counters, //
@@ -62,6 +63,7 @@ pub(crate) struct Node {
     counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
+    congestion: Congestion,
 }
 
 impl Node {
@@ -86,6 +88,7 @@ impl Node {
                 groups <- Groups::new(),
                 counters,
                 rest,
+                congestion: Congestion::new(),
             }),
             GFP_KERNEL,
         )
@@ -104,6 +107,11 @@ impl Node {
     /// Memory regions by index of their keys.
     pub(crate) fn mrs(&self) -> &RcuTable<Mr> {
         &self.mrs
+    }
+
+    /// How its queue pairs deal with congestion.
+    pub(crate) fn congestion(&self) -> &Congestion {
+        &self.congestion
     }
 
     /// What packets that wait for their turn may take.

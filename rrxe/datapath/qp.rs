@@ -10,6 +10,7 @@ use super::{
     respond::ReceiveSide,
     send::SendSide,
     station::Station,
+    throttle::Throttle,
     wake::Wake, //
 };
 use crate::kapi::{
@@ -43,7 +44,7 @@ use rrxe_proto::{
 /// A queue pair.
 ///
 /// Its two sides run independently of each other. Neither ever waits for the other: they meet in
-/// `failed` only, which tells each that the other has failed.
+/// `failed`, which tells each that the other has failed, and in `throttle`.
 ///
 /// The table of the [`Node`] owns it, and look-ups under RCU lead to it. Once it has been removed
 /// from there, and the grace period is over, nothing runs here any more.
@@ -60,6 +61,9 @@ pub(crate) struct Qp {
     stalled: Atomic<bool>,
     /// Whether to tell when the first packet arrives: in state RTR only.
     is_news: Atomic<bool>,
+    /// How fast it may send.
+    #[pin]
+    throttle: Throttle,
     #[pin]
     send: Station<SendSide>,
     #[pin]
@@ -90,6 +94,7 @@ impl Qp {
                 failed: Atomic::new(false),
                 stalled: Atomic::new(false),
                 is_news: Atomic::new(false),
+                throttle <- Throttle::new(),
                 send <- Station::new(send, send_alarm, send_rest),
                 receive <- Station::new(receive, receive_alarm, receive_rest),
             }),
@@ -115,6 +120,11 @@ impl Qp {
     /// The device it is of.
     pub(super) fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    /// How fast it may send.
+    pub(super) fn throttle(&self) -> &Throttle {
+        &self.throttle
     }
 
     /// The memory it may touch.
@@ -215,6 +225,7 @@ impl Qp {
     pub(crate) fn forgive(&self) {
         self.failed.store(false, Release);
         self.stalled.store(false, Release);
+        self.throttle.reset();
     }
 
     /// Whether to raise an event when the first packet arrives.
@@ -242,6 +253,11 @@ impl Qp {
     /// Has the send side worked on again after `delay`.
     pub(super) fn wake_send_in(&self, delay: Duration) {
         self.send.wake_at(now().saturating_add(delay));
+    }
+
+    /// Has the receive side worked on at `deadline` at the latest.
+    pub(super) fn wake_receive_at(&self, deadline: Instant) {
+        self.receive.wake_at(deadline);
     }
 
     /// Has the receive side worked on again after `delay`.

@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    congestion,
     counters::Counter,
     cq::Cq,
     flush::Flush,
@@ -21,8 +22,7 @@ use super::{
     },
     station::{
         Progress,
-        Side,
-        BURST, //
+        Side, //
     },
     transmit, //
 };
@@ -58,6 +58,10 @@ use rrxe_proto::{
         WcStatus, //
     },
     ud::GRH_LEN,
+    wire::{
+        Headers,
+        Kind, //
+    },
     Qkey, //
 };
 
@@ -173,6 +177,14 @@ impl Side for ReceiveSide {
         let expected = running.peer.as_ref();
         if expected.is_some_and(|peer| !peer.is_source_of(&arrival)) {
             return;
+        }
+        match (arrival.headers().map(Headers::kind), &mut running.peer) {
+            (Some(Kind::Cnp), Some(_)) => {
+                qp.notified();
+                return arrival.consume();
+            }
+            (Some(_), Some(peer)) => congestion::answer(qp, peer, &arrival),
+            _ => (),
         }
         self.take_in(qp, arrival);
         while let Some(kept) = self.poll_kept() {
@@ -326,9 +338,15 @@ impl Running {
         } = &mut **answering;
         let mut left = budget;
         while left != 0 {
-            let Some(plan) = responder.poll_transmit(left.min(BURST), saved) else {
+            let burst = left.min(qp.throttle().burst());
+            let Some(plan) = responder.poll_transmit(burst, saved) else {
                 return Progress::Idle;
             };
+            if let (ResponsePlan::Read(_), Err(later)) = (&plan, qp.may_send()) {
+                responder.unsent(&plan, plan.psn(), saved);
+                qp.wake_receive_at(later);
+                return Progress::Idle;
+            }
             left = left.saturating_sub(plan.count());
             match transmit::response(qp, peer, &plan) {
                 Ok(()) => {
@@ -385,6 +403,11 @@ fn execute(
             qp.memory().check(rkey, Access::REMOTE_READ, va, len)?
         }
         TaskKind::Atomic { rkey, va, op } => done.original = qp.memory().atomic(rkey, va, op)?,
+        TaskKind::Flush(flush) => qp.memory().flush(&flush)?,
+        TaskKind::AtomicWrite { rkey, va } => {
+            let payload = arrival.payload(size_of::<u64>() as u32);
+            qp.memory().atomic_write(rkey, va, payload)?;
+        }
     }
     if let Some(key) = task.invalidate() {
         qp.memory()

@@ -5,6 +5,7 @@
 
 use super::{
     arrival::Arrival,
+    congestion,
     counters::Counter,
     cq::Cq,
     flush::Flush,
@@ -15,8 +16,7 @@ use super::{
     qp::Qp,
     station::{
         Progress,
-        Side,
-        BURST, //
+        Side, //
     },
     transmit, //
 };
@@ -198,6 +198,9 @@ impl Side for SendSide {
         if !peer.is_source_of(&arrival) {
             return;
         }
+        if let Response::Read { .. } = response {
+            congestion::answer(qp, peer, &arrival);
+        }
         if let Some(counter) = response.syndrome().and_then(Counter::of_received) {
             qp.node().counters().count(counter);
         }
@@ -353,7 +356,13 @@ impl Running {
                 self.machine.commit_local(task, outcome, ring);
                 continue;
             }
-            let plan = self.machine.poll_transmit(now, left.min(BURST), port, ring);
+            if let Err(later) = qp.may_send() {
+                self.machine.hold(later);
+                qp.wake_send_at(later);
+                return Progress::Idle;
+            }
+            let burst = left.min(qp.throttle().burst());
+            let plan = self.machine.poll_transmit(now, burst, port, ring);
             let Some(plan) = plan else {
                 return Progress::Idle;
             };

@@ -37,7 +37,7 @@ use rrxe_proto::time::Instant;
 /// Packets that may wait while a side is busy. What does not fit is lost, and sent again.
 const BACKLOG: u32 = 1024;
 
-/// Packets of one plan.
+/// Packets of one plan, unless there is a rate to keep.
 pub(super) const BURST: u32 = 16;
 
 /// Turns in a row that one context takes.

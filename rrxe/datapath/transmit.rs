@@ -3,6 +3,7 @@
 //! From a plan to packets on the wire.
 
 use super::{
+    congestion,
     counters::Counter,
     memory::Memory,
     node::Node,
@@ -32,6 +33,7 @@ use kernel::{
 };
 use rrxe_proto::{
     access::Access,
+    congestion::Ecn,
     icrc::{
         self,
         MaskedHeaders, //
@@ -45,10 +47,15 @@ use rrxe_proto::{
     status::WcStatus,
     wire::{
         HeaderBuf,
+        HeaderSpec,
+        Kind,
         ICRC_LEN, //
     },
     Pkey, //
 };
+
+/// Bytes of Ethernet, IPv4 and UDP headers, as far as rates are concerned.
+const OUTER_LEN: usize = 14 + 20 + 8;
 
 /// Why packets of a plan were not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +74,11 @@ pub(super) fn request(
     local: LocalData<'_>,
 ) -> Result<(), Failure> {
     let memory = qp.memory();
+    let ecn = qp.node().congestion().data_ecn();
     for packet in plan.packets() {
         let spec = packet.header(peer.qpn(), Pkey::DEFAULT);
         let header = HeaderBuf::new(&spec, packet.len);
-        send(qp.node(), peer, &header, |skb| {
+        send(qp, peer, ecn, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
         .map_err(|error| error.at(packet.psn))?;
@@ -135,10 +143,14 @@ fn append_local(
 /// Sends the packets of `plan`.
 pub(super) fn response(qp: &Qp, peer: &mut Peer, plan: &ResponsePlan) -> Result<(), Failure> {
     let memory = qp.memory();
+    let ecn = match plan {
+        ResponsePlan::Read(_) => qp.node().congestion().data_ecn(),
+        _ => Ecn::NotCapable,
+    };
     for packet in plan.packets() {
         let spec = packet.header(peer.qpn(), Pkey::DEFAULT);
         let header = HeaderBuf::new(&spec, packet.len);
-        send(qp.node(), peer, &header, |skb| match plan {
+        send(qp, peer, ecn, &header, |skb| match plan {
             ResponsePlan::Read(read) if packet.len != 0 => {
                 let va = read.va().wrapping_add(packet.offset.into());
                 memory
@@ -156,6 +168,23 @@ pub(super) fn response(qp: &Qp, peer: &mut Peer, plan: &ResponsePlan) -> Result<
         .map_err(|error| error.at(packet.psn))?;
     }
     Ok(())
+}
+
+/// Notifies `peer` of congestion, by a packet of the traffic class given. If there is no room for it
+/// it is lost: more will follow if the congestion lasts.
+pub(super) fn notification(qp: &Qp, peer: &mut Peer, traffic_class: u8) {
+    let node = qp.node();
+    let spec = HeaderSpec {
+        migrated: false,
+        ..HeaderSpec::new(Kind::Cnp, peer.qpn(), Psn::truncate(0))
+    };
+    if let Ok((headers, route)) = peer.way.next(node.netdev()) {
+        let headers = Headers {
+            traffic_class,
+            ..headers
+        };
+        let _ = try_send(node, route, &headers, &HeaderBuf::new(&spec, 0), |_| Ok(()));
+    }
 }
 
 /// Why a packet was not sent.
@@ -178,16 +207,22 @@ impl Obstacle {
 
 /// Sends one packet to `peer`, whose payload `fill` appends. If there is no way there it is lost.
 fn send(
-    node: &Node,
+    qp: &Qp,
     peer: &mut Peer,
+    ecn: Ecn,
     header: &HeaderBuf,
     fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
 ) -> Result<(), Obstacle> {
+    let node = qp.node();
     let Peer { way, patience, .. } = peer;
-    match way.next(node.netdev()) {
-        Ok((headers, route)) => send_by(node, route, &headers, patience, header, fill),
-        Err(_) => Ok(()),
-    }
+    let Ok((headers, route)) = way.next(node.netdev()) else {
+        return Ok(());
+    };
+    let headers = congestion::marked(headers, ecn);
+    send_by(node, route, &headers, patience, header, fill)?;
+    qp.throttle()
+        .sent(header.packet_len().saturating_add(OUTER_LEN));
+    Ok(())
 }
 
 /// Sends one packet by `route`, whose payload `fill` appends.

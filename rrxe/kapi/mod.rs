@@ -8,6 +8,7 @@ mod bindings;
 mod callback;
 mod counted;
 pub(crate) mod crc;
+pub(crate) mod debugfs;
 pub(crate) mod error;
 mod gfp;
 pub(crate) mod mem;

@@ -22,6 +22,7 @@ use crate::{
         region::PdId, //
     },
     kapi::{
+        debugfs,
         net::NetDevice,
         random,
         rdma::{
@@ -37,7 +38,9 @@ use crate::{
     },
 };
 use kernel::{
+    debugfs::Scope,
     prelude::*,
+    str::CStr,
     sync::{
         atomic::{
             ordering::Relaxed,
@@ -56,6 +59,8 @@ use rrxe_proto::{
 pub(crate) struct Device {
     /// Dropped first: then no packet comes in any more.
     _attachment: Attachment,
+    /// What debugfs shows of the device.
+    _files: Pin<KBox<Scope<Arc<Node>>>>,
     /// What the packet path knows of the device.
     node: Arc<Node>,
     /// Number of the next protection domain.
@@ -65,17 +70,23 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Makes the shared part of a device.
-    pub(super) fn new(netdev: &NetDevice) -> Result<Arc<Self>> {
+    /// Makes the shared part of the device `name`.
+    pub(super) fn new(name: &CStr, netdev: &NetDevice) -> Result<Arc<Self>> {
         // Numbers and keys of an earlier life of the device shall not fit.
         let first_qpn = u32::from_ne_bytes(random::bytes()) % limits::MAX_QP;
         let first_key = u32::from_ne_bytes(random::bytes()) % limits::MAX_MR;
         let first_window = limits::MAX_MR + u32::from_ne_bytes(random::bytes()) % limits::MAX_MW;
         let node = Node::new(netdev.into(), first_qpn, first_key, first_window)?;
         let attachment = Attachment::new(node.clone(), netdev)?;
+        let files = debugfs::subdirectory(name)?;
+        let files = files.scope(node.clone(), c"congestion", |node, dir| {
+            node.congestion().publish(dir);
+        });
+        let files = KBox::pin_init(files, GFP_KERNEL)?;
         Ok(Arc::new(
             Self {
                 _attachment: attachment,
+                _files: files,
                 node,
                 next_pd: Atomic::new(0),
                 next_srq: Atomic::new(1),
@@ -124,7 +135,10 @@ impl rdma::ProviderDevice<Provider> for Device {
                 .union(DeviceCaps::SRQ_RESIZE)
                 .union(DeviceCaps::RC_RNR_NAK)
                 .union(DeviceCaps::MEM_WINDOW)
-                .union(DeviceCaps::MEM_WINDOW_TYPE_2B),
+                .union(DeviceCaps::MEM_WINDOW_TYPE_2B)
+                .union(DeviceCaps::FLUSH_GLOBAL)
+                .union(DeviceCaps::FLUSH_PERSISTENT)
+                .union(DeviceCaps::ATOMIC_WRITE),
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
             max_send_sge: limits::MAX_SGE,

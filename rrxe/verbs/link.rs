@@ -54,7 +54,7 @@ impl rdma::Link<Provider> for Link {
             node_guid: node_guid(netdev.mac()),
             vectors: cpus(),
         };
-        rdma::register::<Provider>(&spec, Device::new(netdev)?)
+        rdma::register::<Provider>(&spec, Device::new(name, netdev)?)
     }
 }
 

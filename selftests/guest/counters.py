@@ -26,7 +26,10 @@ COMMON = (
     "retry_exceeded_err retry_rnr_exceeded_err completer_retry_err send_err link_downed rdma_sends rdma_recvs "
     "sent_bytes rcvd_bytes"
 ).split()
-OURS = "rx_malformed rx_no_qp rx_bad_pkey rx_bad_qkey rx_icrc_errors rx_backlog_drops".split()
+OURS = (
+    "rx_malformed rx_no_qp rx_bad_pkey rx_bad_qkey rx_icrc_errors rx_backlog_drops "
+    "np_ecn_marked_roce_packets np_cnp_sent rp_cnp_handled rp_cnp_ignored"
+).split()
 TRAFFIC = {"sent_pkts", "rcvd_pkts", "sent_bytes", "rcvd_bytes", "rdma_sends", "rdma_recvs", "ack_deferred"}
 # The core asks again after so long.
 LIFESPAN = 0.03

@@ -167,6 +167,18 @@ impl RxPacket {
         }
     }
 
+    /// Its traffic class (type of service in IPv4), congestion bits included.
+    pub(crate) fn traffic_class(&self) -> Option<u8> {
+        let [first, second, ..] = *self.ip_header() else {
+            return None;
+        };
+        match first >> 4 {
+            4 => Some(second),
+            6 => Some(first << 4 | second >> 4),
+            _ => None,
+        }
+    }
+
     /// The number of the device that the packet came in by.
     ///
     /// For a packet of this host to itself, the device that has the address, not the loopback device.

@@ -13,7 +13,8 @@
 //!   headers, [`icrc`] masks what the invariant CRC leaves out.
 //! - Memory: [`mw`] knows what windows show of it.
 //! - Queue pairs: [`state`] says which attributes a transition needs and admits, [`rc`] runs the
-//!   two sides of a reliable connection, [`uc`] those of an unreliable one, [`ud`] those of datagrams.
+//!   two sides of a reliable connection, [`uc`] those of an unreliable one, [`ud`] those of datagrams;
+//!   [`congestion`] says how fast they may.
 
 // Kbuild adds `no_std` to every crate itself.
 #![cfg_attr(not(any(test, MODULE)), no_std)]
@@ -44,6 +45,7 @@
 )]
 
 pub mod access;
+pub mod congestion;
 pub mod icrc;
 pub mod key;
 pub mod mtu;

@@ -16,9 +16,12 @@ use rrxe_proto::{
     wire::{
         HeaderBuf,
         HeaderSpec,
+        Kind,
         Packet, //
     },
-    PathMtu, //
+    PathMtu,
+    Psn,
+    Qpn, //
 };
 use rrxe_proto_tests::capture::{
     self,
@@ -182,4 +185,26 @@ fn every_opcode_but_the_notification_of_congestion_is_captured() {
             row.name
         );
     }
+}
+
+/// A notification as a ConnectX-4 Lx sends it, published with the tests of scapy.
+#[test]
+fn a_notification_of_congestion_is_that_of_an_adapter() {
+    const IP: [u8; 20] = [
+        0x45, 0xc2, 0x00, 0x3c, 0x71, 0x8c, 0x40, 0x00, 0x40, 0x11, 0x91, 0x61, 0x0a, 0x00, 0x11,
+        0x01, 0x0a, 0x00, 0x12, 0x01,
+    ];
+    const UDP: [u8; 8] = [0x00, 0x00, 0x12, 0xb7, 0x00, 0x28, 0x00, 0x00];
+    const BTH: [u8; 12] = [0x81, 0x00, 0xff, 0xff, 0x40, 0x00, 0x01, 0x18, 0, 0, 0, 0];
+    const ICRC: [u8; 4] = [0x82, 0xfd, 0x00, 0x2a];
+
+    let spec = HeaderSpec {
+        migrated: false,
+        ..HeaderSpec::new(Kind::Cnp, Qpn::truncate(0x118), Psn::truncate(0))
+    };
+    let built = HeaderBuf::new(&spec, 0);
+    let (bth, rest) = built.as_bytes().split_first_chunk().unwrap();
+    assert_eq!((bth, rest), (&BTH, &[0; 16][..]));
+    let masked = MaskedHeaders::ipv4(&IP, &UDP, bth).unwrap();
+    assert_eq!(finish(crc32_le(masked.crc(crc32_le), rest)), ICRC);
 }

@@ -260,6 +260,15 @@ impl Requester {
         }
     }
 
+    /// Takes note that the caller will send nothing before `until`, to keep a rate.
+    ///
+    /// What asks for an answer may be among what is not sent yet, so the wait for one starts then.
+    pub fn hold(&mut self, until: Instant) {
+        if self.ack_deadline.is_some() {
+            self.arm(until);
+        }
+    }
+
     /// Lets messages that have begun finish, and no other begin.
     pub fn drain(&mut self) {
         self.gate = Gate::Shut;

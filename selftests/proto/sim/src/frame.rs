@@ -3,6 +3,7 @@
 //! Whole packets from the IPv4 header to the ICRC, as bytes on a cable.
 
 use rrxe_proto::{
+    congestion::Ecn,
     icrc::{
         finish,
         MaskedHeaders, //
@@ -37,6 +38,24 @@ impl Frame {
         let icrc = icrc(&bytes);
         bytes.extend_from_slice(&icrc);
         Self { bytes, flow }
+    }
+
+    /// The same, of a sender that reacts to marks.
+    pub fn capable(mut self) -> Self {
+        self.bytes[1] = Ecn::Capable0.put(self.bytes[1]);
+        self
+    }
+
+    /// Tells that the frame has met congestion, if its sender reacts to that.
+    pub fn mark(&mut self) {
+        if Ecn::of(self.bytes[1]) != Ecn::NotCapable {
+            self.bytes[1] = Ecn::Experienced.put(self.bytes[1]);
+        }
+    }
+
+    /// Whether it has met congestion.
+    pub fn is_marked(&self) -> bool {
+        Ecn::of(self.bytes[1]) == Ecn::Experienced
     }
 
     /// What the UDP datagram carries: BTH to ICRC.

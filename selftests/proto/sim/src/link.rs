@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One direction of a cable: a chain of nodes, each of which may lose, copy, delay or damage what
-//! passes through it.
+//! One direction of a cable: a chain of nodes, each of which may lose, copy, delay, mark or
+//! damage what passes through it.
 
+mod bottleneck;
 mod corrupt;
 mod delay;
 mod duplicate;
 mod loss;
+mod mark;
 mod reorder;
 
+pub use bottleneck::{Bottleneck, Port};
 pub use corrupt::Corrupt;
 pub use delay::Delay;
 pub use duplicate::Duplicate;
 pub use loss::{BurstLoss, Cut, DropNth, Loss};
+pub use mark::Mark;
 pub use reorder::Reorder;
 
 use crate::{

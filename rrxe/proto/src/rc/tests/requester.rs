@@ -52,7 +52,7 @@ const ATOMIC: Operation = Operation::FetchAdd {
     add: 1,
 };
 
-fn config() -> SendConfig {
+pub(super) fn config() -> SendConfig {
     SendConfig {
         timeout: AckTimeout::new(14).unwrap(),
         retry: RetryLimit::from_retry_cnt(7),
@@ -66,7 +66,7 @@ fn config() -> SendConfig {
 }
 
 impl Rig {
-    fn with(config: SendConfig) -> Self {
+    pub(super) fn with(config: SendConfig) -> Self {
         Self::starting_at(FIRST, config)
     }
 
@@ -105,7 +105,7 @@ impl Rig {
     }
 
     /// Sends all that may be sent.
-    fn send(&mut self) -> Vec<RequestPacket> {
+    pub(super) fn send(&mut self) -> Vec<RequestPacket> {
         let mut packets = Vec::new();
         while let Some(plan) = self.side.poll_transmit(self.now, 16, &self.queue) {
             assert!(plan.count() >= 1 && plan.count() <= 16);
@@ -127,7 +127,7 @@ impl Rig {
         }
     }
 
-    fn respond(&mut self, response: Response) -> Placement {
+    pub(super) fn respond(&mut self, response: Response) -> Placement {
         let placement = self.side.on_response(self.now, &response, &self.queue);
         self.check_deadline();
         placement
@@ -161,7 +161,7 @@ impl Rig {
         })
     }
 
-    fn atomic(&mut self, at: u32, original: u64) -> Placement {
+    pub(super) fn atomic(&mut self, at: u32, original: u64) -> Placement {
         self.respond(Response::Atomic {
             psn: psn(at),
             aeth: Aeth::new(Syndrome::ACK, Msn::ZERO),
@@ -1341,6 +1341,37 @@ fn a_queue_that_is_full_for_long_is_no_lost_packet() {
     assert_eq!(rig.send_psns(), [FIRST + 2, FIRST + 3]);
     rig.ack(FIRST + 3);
     assert_eq!(rig.statuses(), [OK]);
+}
+
+#[test]
+fn who_is_held_waits_for_no_answer_meanwhile() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(0),
+        ..config()
+    });
+    rig.post(Operation::Send, 3 * MTU);
+    for packet in 0..3 {
+        // None but the last asks for an answer.
+        let plan = rig.side.poll_transmit(rig.now, 1, &rig.queue).unwrap();
+        assert_eq!(plan.psn(), psn(FIRST + packet));
+        let later = rig.now.saturating_add(3 * TIMEOUT);
+        rig.side.hold(later);
+        assert_eq!(rig.side.next_deadline(), later.checked_add(TIMEOUT));
+        rig.now = later;
+        rig.side.on_timeout(rig.now);
+        assert_eq!(rig.statuses(), []);
+    }
+    // Now there is something to wait for.
+    rig.expire();
+    assert_eq!(rig.statuses(), [WcStatus::RetryExceeded]);
+}
+
+#[test]
+fn who_is_held_and_has_sent_nothing_waits_for_nothing() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 1);
+    rig.side.hold(rig.now.saturating_add(TIMEOUT));
+    assert_eq!(rig.side.next_deadline(), None);
 }
 
 #[test]
