@@ -6,9 +6,11 @@
 //! leaves in them what an earlier request left there.
 
 use rrxe_proto::{
+    mtu::MAX_MESSAGE_LEN,
     opcode::Transport,
     rc::{
         Binding,
+        Flush,
         Local,
         Operation,
         Request,
@@ -16,6 +18,10 @@ use rrxe_proto::{
     },
     status::WcOpcode,
     ud::Destination,
+    wire::{
+        Placement,
+        Selectivity, //
+    },
     Access,
     Imm,
     Key,
@@ -36,6 +42,7 @@ use super::{
         AtomicOperands,
         BindOperands,
         DatagramOperands,
+        FlushOperands,
         RdmaOperands,
         Sge, //
     },
@@ -187,6 +194,7 @@ impl SendWqe {
                     head.dma.length,
                 ),
                 Place::Sges => gather(element, head.dma.num_sge, head.dma.length, cells)?,
+                Place::Nowhere => (Carrier::Sges(0), 0),
             };
             let request = Request::new(operation, len, flags).ok_or(InvalidWqe::Length)?;
             Ok(Self {
@@ -207,6 +215,8 @@ impl SendWqe {
 enum Place {
     Inline,
     Sges,
+    /// There is none: the length is that of something else.
+    Nowhere,
 }
 
 /// Holds all of an element's head against the rules.
@@ -218,7 +228,7 @@ fn validate(
     if flags & !send_flags::ALL != 0 {
         return Err(InvalidWqe::UnknownFlags);
     }
-    let operation = operation(&head.wr, rules.transport)?;
+    let operation = operation(head, rules.transport)?;
     let place = place(head, &operation, rules)?;
     let flags = RequestFlags {
         signaled: rules.signalling == Signalling::All || flags & send_flags::SIGNALED != 0,
@@ -228,7 +238,8 @@ fn validate(
     Ok((operation, flags, place))
 }
 
-fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, InvalidWqe> {
+fn operation(head: &abi::SendWqe, transport: Transport) -> Result<Operation, InvalidWqe> {
+    let wr = &head.wr;
     let rdma: &RdmaOperands = transmute_ref!(&wr.operands);
     let atomic: &AtomicOperands = transmute_ref!(&wr.operands);
     let (va, rkey) = (rdma.remote_addr, Key(rdma.rkey));
@@ -257,6 +268,8 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
             rkey: Key(atomic.rkey),
             add: atomic.compare_add,
         },
+        (wr_opcode::ATOMIC_WRITE, Transport::Rc) => Operation::AtomicWrite { va, rkey },
+        (wr_opcode::FLUSH, Transport::Rc) => Operation::Flush(flush(wr, head.dma.length)?),
         (wr_opcode::LOCAL_INV, Transport::Rc | Transport::Uc) => {
             Operation::Local(Local::Invalidate(Key(u32::from_ne_bytes(wr.ex))))
         }
@@ -264,6 +277,20 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
             Operation::Local(Local::Bind(binding(wr)))
         }
         _ => return Err(InvalidWqe::Unsupported),
+    })
+}
+
+fn flush(wr: &abi::SendWr, len: u32) -> Result<Flush, InvalidWqe> {
+    let flush: &FlushOperands = transmute_ref!(&wr.operands);
+    if len > MAX_MESSAGE_LEN {
+        return Err(InvalidWqe::Length);
+    }
+    Ok(Flush {
+        rkey: Key(flush.rkey),
+        va: flush.remote_addr,
+        len,
+        placement: Placement::from_bits(flush.placement.into()).ok_or(InvalidWqe::Unsupported)?,
+        selectivity: Selectivity::new(flush.selectivity).ok_or(InvalidWqe::Unsupported)?,
     })
 }
 
@@ -304,6 +331,9 @@ fn place(
     rules: &SendRules,
 ) -> Result<Place, InvalidWqe> {
     let dma = &head.dma;
+    if let Operation::Flush(_) = operation {
+        return Ok(Place::Nowhere);
+    }
     // `ibv_wr_set_inline_data()` puts data into the element without a word in the flags. Nothing
     // else gives a length to a request without gather elements.
     let inline =
@@ -360,6 +390,7 @@ const fn sends_data(operation: &Operation) -> bool {
             | Operation::SendInv(_)
             | Operation::Write { .. }
             | Operation::WriteImm { .. }
+            | Operation::AtomicWrite { .. }
     )
 }
 

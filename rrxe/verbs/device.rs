@@ -135,7 +135,10 @@ impl rdma::ProviderDevice<Provider> for Device {
                 .union(DeviceCaps::SRQ_RESIZE)
                 .union(DeviceCaps::RC_RNR_NAK)
                 .union(DeviceCaps::MEM_WINDOW)
-                .union(DeviceCaps::MEM_WINDOW_TYPE_2B),
+                .union(DeviceCaps::MEM_WINDOW_TYPE_2B)
+                .union(DeviceCaps::FLUSH_GLOBAL)
+                .union(DeviceCaps::FLUSH_PERSISTENT)
+                .union(DeviceCaps::ATOMIC_WRITE),
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
             max_send_sge: limits::MAX_SGE,

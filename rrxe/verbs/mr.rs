@@ -39,6 +39,8 @@ const RIGHTS: Access = Access::from_bits(
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
         | Access::MW_BIND.bits()
+        | Access::FLUSH_GLOBAL.bits()
+        | Access::FLUSH_PERSISTENT.bits()
         | Access::OPTIONAL.bits(),
 );
 
@@ -60,8 +62,11 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = Memory::Pinned(region.pin(pd)?);
-        Self::new(pd, access, region.iova, memory)
+        let memory = region.pin(pd)?;
+        if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
+            return Err(EINVAL);
+        }
+        Self::new(pd, access, region.iova, Memory::Pinned(memory))
     }
 
     fn direct(pd: &rdma::Pd<Provider>, map: DirectMap, access: u32) -> Result<Self> {

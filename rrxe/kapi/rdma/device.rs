@@ -166,6 +166,15 @@ impl DeviceCaps {
         Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64);
     /// Changes the sizes of shared receive queues.
     pub(crate) const SRQ_RESIZE: Self = Self(b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64);
+    /// Makes a peer's writes visible when the peer asks for it.
+    pub(crate) const FLUSH_GLOBAL: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64);
+    /// Makes a peer's writes persistent when the peer asks for it.
+    pub(crate) const FLUSH_PERSISTENT: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_FLUSH_PERSISTENT as u64);
+    /// Has the atomic write of eight bytes.
+    pub(crate) const ATOMIC_WRITE: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64);
     /// Says "receiver not ready" by itself.
     pub(crate) const RC_RNR_NAK: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);

@@ -143,6 +143,19 @@ fn an_acknowledgement_on_the_way_back_goes_past_them() {
 }
 
 #[test]
+fn a_response_right_behind_them_is_that_of_the_request_behind() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    rig.post(BIND, 0);
+    rig.post(READ, 1);
+    rig.send_psns();
+    rig.do_local(Ok(()));
+    rig.send_psns();
+    rig.read(FIRST + 1, Position::Only, 1);
+    assert_eq!(rig.statuses(), [WcStatus::Success; 3]);
+}
+
+#[test]
 fn one_that_fails_ends_the_queue_in_its_turn() {
     for (operation, status) in [
         (BIND, WcStatus::MwBind),
