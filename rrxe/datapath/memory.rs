@@ -4,6 +4,7 @@
 
 use super::{
     arrival::Payload,
+    fast_region::FastRegion,
     node::Node,
     region::{
         Fault,
@@ -41,7 +42,8 @@ use rrxe_proto::{
         Binding,
         ExecError,
         Flush,
-        LocalFailed, //
+        LocalFailed,
+        Registration, //
     },
     status::WcStatus,
     wire::Selectivity,
@@ -263,7 +265,10 @@ impl<'a> Memory<'a> {
         len: u32,
         use_range: impl FnOnce(Chunks<'_, R>) -> Result<(), Denied>,
     ) -> Result<(), Denied> {
-        let (mr, place, access) = self.find(key, access, va, len).ok_or(Denied::Access)?;
+        let Some((mr, place, access)) = self.find(key, access, va, len) else {
+            let region = self.fast_region(key).ok_or(Denied::Access)?;
+            return region.with_range(key, self.pd, access, va, len, use_range);
+        };
         let Place { region, va } = place;
         use_range(mr.range(region, self.pd, access, va, len)?)?;
         if R::WRITE && mr.is_persistent() {
@@ -303,8 +308,18 @@ impl<'a> Memory<'a> {
         )
     }
 
+    /// Registers listed memory as a work request says.
+    pub(super) fn register(&self, registration: &Registration) -> Result<(), LocalFailed> {
+        self.fast_region(registration.key)
+            .ok_or(LocalFailed)?
+            .register(registration, self.pd)
+    }
+
     /// Makes `key` invalid, because the queue pair or its peer says so.
     pub(super) fn invalidate(&self, key: Key) -> Result<(), LocalFailed> {
+        if let Some(region) = self.fast_region(key) {
+            return region.invalidate(key, self.pd);
+        }
         self.window(key)
             .ok_or(LocalFailed)?
             .invalidate(key, self.qpn, self.pd)
@@ -313,6 +328,11 @@ impl<'a> Memory<'a> {
     /// The region with the index of `key`.
     fn region(&self, key: Key) -> Option<ArcBorrow<'_, Mr>> {
         self.node.mrs().get(key.index(), &self.guard)
+    }
+
+    /// The region of listed memory with the index of `key`.
+    fn fast_region(&self, key: Key) -> Option<ArcBorrow<'_, FastRegion>> {
+        self.node.fast_regions().get(key.index(), &self.guard)
     }
 
     /// The window with the index of `key`.

@@ -159,6 +159,9 @@ impl DeviceCaps {
     /// Has a system image GUID.
     pub(crate) const SYS_IMAGE_GUID: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Registers memory and makes keys invalid by work requests.
+    pub(crate) const MEM_MGT_EXTENSIONS: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64);
     /// Has memory windows of type 1.
     pub(crate) const MEM_WINDOW: Self = Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64);
     /// Has memory windows of type 2B.
@@ -218,6 +221,8 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_srq_wr: u32,
     /// Scatter entries of a request in a shared receive queue.
     pub(crate) max_srq_sge: u32,
+    /// Pages of a memory region that is registered by a work request.
+    pub(crate) max_fast_pages: u32,
     /// Memory regions.
     pub(crate) max_mr: u32,
     /// Memory windows.
@@ -314,6 +319,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_srq = c_int::try_from(from.max_srq)?;
         to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
         to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;
+        to.max_fast_reg_page_list_len = from.max_fast_pages;
         to.max_mr = c_int::try_from(from.max_mr)?;
         to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;

@@ -51,7 +51,7 @@ pub(crate) mod tests;
 pub use self::{
     flush::Flush,
     kept::Keep,
-    local::{Binding, Local, LocalFailed, LocalTask},
+    local::{Binding, Local, LocalFailed, LocalTask, Registration},
     plan::{RequestPacket, RequestPlan},
     reply::{AtomicReply, Confirmation, ReadReply, ResponsePacket, ResponsePlan},
     request::{Operation, Request, RequestFlags, SendQueue, WqeSeq},
