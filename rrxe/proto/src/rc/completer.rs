@@ -87,7 +87,7 @@ impl Requester {
             }
             at.advance(request, self.mtu, to.offset_from(at.psn));
         }
-        (at, Reach::All)
+        (self.past_done(at, queue), Reach::All)
     }
 
     fn on_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth, queue: &impl SendQueue) -> Placement {
@@ -190,7 +190,8 @@ impl Requester {
         }
     }
 
-    /// Takes in part `at.packet` of what was to be read.
+    /// Takes in part `at.packet` of what was to be read, or the answer to a FLUSH or an ATOMIC WRITE,
+    /// which is a READ response without data.
     fn on_read(
         &mut self,
         now: Instant,
@@ -201,22 +202,26 @@ impl Requester {
         queue: &impl SendQueue,
     ) -> Placement {
         let request = queue.request(at.wqe);
-        let is_read = matches!(request.operation(), Operation::Read { .. });
         let is_last = at.packets_left(request, self.mtu) == 1;
+        let due = request
+            .fetches()
+            .map(|bytes| self.mtu.payload_of(at.packet, bytes));
         // Where a READ was sent again from its middle, a responder may start the response anew or
         // go on with the old one.
-        let fits = is_read
-            && len == self.mtu.payload_of(at.packet, request.len())
+        let fits = due == Some(len)
             && position.ends() == is_last
             && (position.starts() || at.packet != 0)
             && aeth.is_none_or(is_ack);
         if !fits {
             return self.malformed(at);
         }
-        let placement = Placement::Read {
-            wqe: at.wqe,
-            offset: byte_offset(at.packet, self.mtu),
-            len,
+        let placement = match request.operation() {
+            Operation::Read { .. } => Placement::Read {
+                wqe: at.wqe,
+                offset: byte_offset(at.packet, self.mtu),
+                len,
+            },
+            _ => Placement::None,
         };
         self.answered(now, at, queue);
         placement

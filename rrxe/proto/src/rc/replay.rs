@@ -5,12 +5,12 @@
 use crate::{
     psn::Psn,
     rc::{
-        reply::{AtomicReply, ReadReply, ResponsePlan},
+        reply::{AtomicReply, Confirmation, ReadReply, ResponsePlan},
         responder::{Owed, Phase, Responder},
-        saved::{Due, Entry, Executed, Part, Saved},
-        task::{Action, AtomicOp, Discard, Done, Verdict}, //
+        saved::{Asked, Due, Entry, Part, Saved},
+        task::{Action, Discard, Done, Verdict}, //
     },
-    wire::{Aeth, AtomicEth, RcRequest, Reth, Syndrome}, //
+    wire::{Aeth, RcRequest, Reth, Syndrome}, //
 };
 
 impl Responder {
@@ -57,6 +57,7 @@ impl Responder {
         match plan {
             ResponsePlan::Ack { psn, aeth } => self.owe_again(*psn, aeth.syndrome()),
             ResponsePlan::Atomic(reply) => self.make_due(reply.slot, reply.due, 0, saved),
+            ResponsePlan::Confirm(reply) => self.make_due(reply.slot, reply.due, 0, saved),
             ResponsePlan::Read(reply) => self.make_due(reply.slot, reply.due, sent, saved),
         }
     }
@@ -86,19 +87,10 @@ impl Responder {
     }
 
     /// Keeps what was executed, and has it answered.
-    pub(super) fn respond(&mut self, executed: Executed, done: Done, saved: &mut [Saved]) {
-        let executed = match executed {
-            Executed::Atomic { rkey, va, op, .. } => Executed::Atomic {
-                rkey,
-                va,
-                op,
-                original: done.original,
-            },
-            Executed::Read { .. } => executed,
-        };
+    pub(super) fn respond(&mut self, asked: Asked, done: Done, saved: &mut [Saved]) {
         self.msn = self.msn.next();
         let psn = self.expected;
-        self.expected = psn.wrapping_add(executed.packets(self.mtu));
+        self.expected = psn.wrapping_add(asked.packets(self.mtu));
         // The response is the acknowledgement of all before it.
         self.owed = Owed::Nothing;
         let slot = self.executed;
@@ -107,14 +99,15 @@ impl Responder {
             *place = Saved(Some(Entry {
                 psn,
                 msn: self.msn,
-                executed,
-                due: Due::First(executed.whole()),
+                asked,
+                original: done.original,
+                due: Due::First(asked.whole()),
             }));
         }
     }
 
     /// Takes in a packet that has been seen before, which must not be executed again. A READ
-    /// changes nothing, so it may be.
+    /// changes nothing, so it may be. What else has a response of its own gets that again.
     pub(super) fn on_duplicate(
         &mut self,
         psn: Psn,
@@ -129,13 +122,10 @@ impl Responder {
                 return Action::Repeated;
             }
             RcRequest::Read(reth) => self.find_read(psn, reth, saved),
-            RcRequest::CompareSwap(atomic) => {
-                self.find_atomic(psn, atomic, AtomicOp::compare_swap(atomic), saved)
-            }
-            RcRequest::FetchAdd(atomic) => {
-                self.find_atomic(psn, atomic, AtomicOp::fetch_add(atomic), saved)
-            }
-            RcRequest::Flush(..) | RcRequest::AtomicWrite(_) => None,
+            RcRequest::CompareSwap(_)
+            | RcRequest::FetchAdd(_)
+            | RcRequest::Flush(..)
+            | RcRequest::AtomicWrite(_) => self.find_whole(psn, request, saved),
         };
         let Some((slot, part)) = found else {
             return Action::Dropped(Discard::UnknownDuplicate);
@@ -153,17 +143,11 @@ impl Responder {
             .find_map(|(slot, entry)| Some((slot, entry.part(psn, reth, self.mtu)?)))
     }
 
-    /// The number of the atomic that `atomic` at `psn` is a copy of.
-    fn find_atomic(
-        &self,
-        psn: Psn,
-        atomic: &AtomicEth,
-        op: AtomicOp,
-        saved: &[Saved],
-    ) -> Option<(u64, Part)> {
+    /// The number and all of what `request` at `psn` is a copy of.
+    fn find_whole(&self, psn: Psn, request: &RcRequest, saved: &[Saved]) -> Option<(u64, Part)> {
         self.newest_first(saved)
-            .find(|(_, entry)| entry.is_atomic(psn, atomic, op))
-            .map(|(slot, entry)| (slot, entry.executed.whole()))
+            .find(|(_, entry)| entry.is_of(psn, request))
+            .map(|(slot, entry)| (slot, entry.asked.whole()))
     }
 
     /// All that is kept.
@@ -187,18 +171,27 @@ impl Responder {
         let (Due::First(part) | Due::Again(part)) = due else {
             return None;
         };
-        match entry.executed {
-            Executed::Atomic { original, .. } => {
+        match entry.asked {
+            Asked::Atomic { .. } => {
                 entry.due = Due::No;
                 Some(ResponsePlan::Atomic(AtomicReply {
                     slot,
                     due,
                     psn: entry.psn,
                     msn: entry.msn,
-                    original,
+                    original: entry.original,
                 }))
             }
-            Executed::Read { rkey, va, .. } => {
+            Asked::Flush(_) | Asked::AtomicWrite { .. } => {
+                entry.due = Due::No;
+                Some(ResponsePlan::Confirm(Confirmation {
+                    slot,
+                    due,
+                    psn: entry.psn,
+                    msn: entry.msn,
+                }))
+            }
+            Asked::Read { rkey, va, .. } => {
                 let left = self.mtu.packets(part.len).saturating_sub(part.sent);
                 let count = left.min(max_packets);
                 entry.due = match count == left {
