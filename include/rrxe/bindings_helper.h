@@ -13,6 +13,8 @@
 #include <linux/if_vlan.h>
 #include <linux/igmp.h>
 #include <linux/inetdevice.h>
+#include <linux/ioport.h>
+#include <linux/libnvdimm.h>
 #include <linux/netdevice.h>
 #include <linux/percpu.h>
 #include <linux/rtnetlink.h>

@@ -173,6 +173,13 @@ impl Payload<'_> {
         self.len
     }
 
+    /// The first eight bytes as a number in the byte order of this machine.
+    pub(super) fn word(&self) -> Result<u64> {
+        let mut bytes = [0; size_of::<u64>()];
+        self.packet.copy_bits(self.offset, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
     /// Copies the bytes from `at` on to `chunk`.
     pub(super) fn copy_to(&self, at: usize, chunk: ChunkMut<'_>) -> Result {
         self.packet.copy_to(self.offset.saturating_add(at), chunk)

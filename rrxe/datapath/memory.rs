@@ -4,6 +4,7 @@
 
 use super::{
     arrival::Payload,
+    fast_region::FastRegion,
     node::Node,
     region::{
         Fault,
@@ -15,6 +16,7 @@ use super::{
 use crate::{
     kapi::{
         mem::{
+            write_back,
             Chunk,
             ChunkMut,
             ReadOnly,
@@ -27,6 +29,7 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
+        barrier::smp_mb,
         rcu,
         ArcBorrow, //
     },
@@ -38,9 +41,12 @@ use rrxe_proto::{
         AtomicOp,
         Binding,
         ExecError,
-        LocalFailed, //
+        Flush,
+        LocalFailed,
+        Registration, //
     },
     status::WcStatus,
+    wire::Selectivity,
     Key,
     Qpn, //
 };
@@ -202,6 +208,53 @@ impl<'a> Memory<'a> {
         Ok(original)
     }
 
+    /// Stores the eight bytes of `payload` at `va` in the memory of `rkey`, in one step.
+    pub(super) fn atomic_write(
+        &self,
+        rkey: Key,
+        va: u64,
+        payload: Payload<'_>,
+    ) -> Result<(), ExecError> {
+        let word = payload.word().map_err(|_| ExecError::RemoteOperation)?;
+        let len = size_of::<u64>() as u32;
+        self.visit(
+            rkey,
+            Access::REMOTE_WRITE,
+            va,
+            len,
+            |_, chunk: ChunkMut<'_>| {
+                chunk.into_atomic().ok_or(EINVAL)?.store(word);
+                Ok(())
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Has all that was written before get as far as `flush` says.
+    ///
+    /// What is written to memory that may be asked to be persistent is so at once: a peer can
+    /// ask for gigabytes, but writes a packet at a time.
+    pub(super) fn flush(&self, flush: &Flush) -> Result<(), ExecError> {
+        let access = flush.placement.access();
+        match flush.selectivity {
+            Selectivity::Range => self.check(flush.rkey, access, flush.va, flush.len)?,
+            Selectivity::Region => self.admit(flush.rkey, access)?,
+        }
+        smp_mb();
+        Ok(())
+    }
+
+    /// Checks that the memory of `key` gives `access`, whatever its range.
+    fn admit(&self, key: Key, access: Access) -> Result<(), Denied> {
+        if let Some(mr) = self.region(key) {
+            return Ok(mr.admit(key, self.pd, access)?);
+        }
+        self.window(key)
+            .filter(|window| window.admits(key, (self.qpn, self.pd), access))
+            .map(drop)
+            .ok_or(Denied::Access)
+    }
+
     /// Finds `len` bytes at `va` in the memory of `key`, if that gives `access` to them, and has
     /// them used.
     fn with_range<R: Rights>(
@@ -212,16 +265,34 @@ impl<'a> Memory<'a> {
         len: u32,
         use_range: impl FnOnce(Chunks<'_, R>) -> Result<(), Denied>,
     ) -> Result<(), Denied> {
-        if let Some(mr) = self.region(key) {
-            return use_range(mr.range(key, self.pd, access, va, len)?);
+        let Some((mr, place, access)) = self.find(key, access, va, len) else {
+            let region = self.fast_region(key).ok_or(Denied::Access)?;
+            return region.with_range(key, self.pd, access, va, len, use_range);
+        };
+        let Place { region, va } = place;
+        use_range(mr.range(region, self.pd, access, va, len)?)?;
+        if R::WRITE && mr.is_persistent() {
+            write_back(mr.range::<ReadOnly>(region, self.pd, Access::NONE, va, len)?);
         }
-        // What a window shows it has been given: that is not checked again.
-        let Place { region, va } = self
-            .window(key)
-            .and_then(|window| window.place(key, (self.qpn, self.pd), access, va, len))
-            .ok_or(Denied::Access)?;
-        let mr = self.region(region).ok_or(Denied::Access)?;
-        use_range(mr.range(region, self.pd, Access::NONE, va, len)?)
+        Ok(())
+    }
+
+    /// The region that `key` stands for or leads to, where the `len` bytes at `va` are in it, and what
+    /// is left to be checked of `access`: what a window shows it has been given.
+    fn find(
+        &self,
+        key: Key,
+        access: Access,
+        va: u64,
+        len: u32,
+    ) -> Option<(ArcBorrow<'_, Mr>, Place, Access)> {
+        if let Some(mr) = self.region(key) {
+            return Some((mr, Place { region: key, va }, access));
+        }
+        let place = self
+            .window(key)?
+            .place(key, (self.qpn, self.pd), access, va, len)?;
+        Some((self.region(place.region)?, place, Access::NONE))
     }
 
     /// Binds a window as a work request says.
@@ -237,8 +308,18 @@ impl<'a> Memory<'a> {
         )
     }
 
+    /// Registers listed memory as a work request says.
+    pub(super) fn register(&self, registration: &Registration) -> Result<(), LocalFailed> {
+        self.fast_region(registration.key)
+            .ok_or(LocalFailed)?
+            .register(registration, self.pd)
+    }
+
     /// Makes `key` invalid, because the queue pair or its peer says so.
     pub(super) fn invalidate(&self, key: Key) -> Result<(), LocalFailed> {
+        if let Some(region) = self.fast_region(key) {
+            return region.invalidate(key, self.pd);
+        }
         self.window(key)
             .ok_or(LocalFailed)?
             .invalidate(key, self.qpn, self.pd)
@@ -247,6 +328,11 @@ impl<'a> Memory<'a> {
     /// The region with the index of `key`.
     fn region(&self, key: Key) -> Option<ArcBorrow<'_, Mr>> {
         self.node.mrs().get(key.index(), &self.guard)
+    }
+
+    /// The region of listed memory with the index of `key`.
+    fn fast_region(&self, key: Key) -> Option<ArcBorrow<'_, FastRegion>> {
+        self.node.fast_regions().get(key.index(), &self.guard)
     }
 
     /// The window with the index of `key`.

@@ -21,6 +21,7 @@ pub(crate) mod attachment;
 pub(crate) mod congestion;
 pub(crate) mod counters;
 pub(crate) mod cq;
+pub(crate) mod fast_region;
 mod flush;
 pub(crate) mod groups;
 pub(crate) mod handle;

@@ -8,6 +8,7 @@ use super::{
         Counter,
         Counters, //
     },
+    fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
     qp::Qp,
@@ -50,6 +51,9 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
+    /// Regions of listed memory by index of their keys.
+    #[pin]
+    fast_regions: RcuTable<FastRegion>,
     allowance: Allowance,
     /// Memory windows by index of their keys.
     #[pin]
@@ -82,6 +86,7 @@ impl Node {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
+                fast_regions <- RcuTable::new(first_key),
                 allowance: Allowance::new(),
                 windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
@@ -112,6 +117,11 @@ impl Node {
     /// How its queue pairs deal with congestion.
     pub(crate) fn congestion(&self) -> &Congestion {
         &self.congestion
+    }
+
+    /// Regions of listed memory by index of their keys.
+    pub(crate) fn fast_regions(&self) -> &RcuTable<FastRegion> {
+        &self.fast_regions
     }
 
     /// What packets that wait for their turn may take.

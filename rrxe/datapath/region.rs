@@ -128,6 +128,26 @@ impl Mr {
         self.bonds.load(Relaxed) != 0
     }
 
+    /// Whether what is written to it is to outlive a loss of power.
+    pub(super) fn is_persistent(&self) -> bool {
+        self.access.contains(Access::FLUSH_PERSISTENT)
+    }
+
+    /// Checks that an object of the protection domain `pd` that shows `key` may use it in the way
+    /// that `access` says.
+    pub(super) fn admit(&self, key: Key, pd: PdId, access: Access) -> Result<(), Fault> {
+        if self.key != key {
+            return Err(Fault::Key);
+        }
+        if self.pd != pd {
+            return Err(Fault::Domain);
+        }
+        if !self.access.contains(access) {
+            return Err(Fault::Rights);
+        }
+        Ok(())
+    }
+
     /// Returns the range of `length` bytes at `iova`, to be used by an object of the protection
     /// domain `pd` that shows `key`, in the way that `access` says. Any context.
     ///
@@ -141,15 +161,7 @@ impl Mr {
         iova: u64,
         length: u32,
     ) -> Result<Chunks<'_, R>, Fault> {
-        if self.key != key {
-            return Err(Fault::Key);
-        }
-        if self.pd != pd {
-            return Err(Fault::Domain);
-        }
-        if !self.access.contains(access) {
-            return Err(Fault::Rights);
-        }
+        self.admit(key, pd, access)?;
         iova.checked_sub(self.iova)
             .and_then(|offset| self.memory.chunks(offset, length as usize))
             .ok_or(Fault::Range)

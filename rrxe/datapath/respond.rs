@@ -403,6 +403,11 @@ fn execute(
             qp.memory().check(rkey, Access::REMOTE_READ, va, len)?
         }
         TaskKind::Atomic { rkey, va, op } => done.original = qp.memory().atomic(rkey, va, op)?,
+        TaskKind::Flush(flush) => qp.memory().flush(&flush)?,
+        TaskKind::AtomicWrite { rkey, va } => {
+            let payload = arrival.payload(size_of::<u64>() as u32);
+            qp.memory().atomic_write(rkey, va, payload)?;
+        }
     }
     if let Some(key) = task.invalidate() {
         qp.memory()

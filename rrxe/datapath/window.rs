@@ -111,4 +111,10 @@ impl Window {
         }
         self.state.lock().window.place(key, of, access, va, len)
     }
+
+    /// Whether the peer of queue pair `of` of the protection domain `pd`, which shows `key`, may do
+    /// what `access` says to all that the window shows.
+    pub(super) fn admits(&self, key: Key, (of, pd): (Qpn, PdId), access: Access) -> bool {
+        self.pd == pd && self.state.lock().window.admits(key, of, access)
+    }
 }

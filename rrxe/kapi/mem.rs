@@ -91,6 +91,16 @@ impl<R> Chunk<'_, R> {
     }
 }
 
+/// Has what was written to persistent memory outlive a loss of power.
+pub(crate) fn write_back<'a>(chunks: impl Iterator<Item = Chunk<'a>>) {
+    for chunk in chunks {
+        // SAFETY: The chunk is mapped, and its content is not changed.
+        unsafe { b::helpers::arch_wb_cache_pmem(chunk.as_void(), chunk.len) };
+    }
+    // SAFETY: Has no requirements.
+    unsafe { b::helpers::wmb() };
+}
+
 impl<'a> ChunkMut<'a> {
     /// Writes `bytes` over the chunk. `EINVAL` if the lengths differ.
     #[inline]
@@ -130,6 +140,12 @@ pub(crate) struct AtomicWord<'a> {
 }
 
 impl AtomicWord<'_> {
+    /// Writes `new`, after all that was written before.
+    #[inline]
+    pub(crate) fn store(self, new: u64) {
+        self.atomic().store(new, ordering::Release);
+    }
+
     /// Adds `n`, wrapping, and returns what was there before. Fully ordered.
     #[inline]
     pub(crate) fn fetch_add(self, n: u64) -> u64 {

@@ -44,6 +44,8 @@ pub(crate) mod wr_opcode {
     pub(crate) const FLUSH: u32 = 14;
     /// Atomic write of eight bytes.
     pub(crate) const ATOMIC_WRITE: u32 = 15;
+    /// Registration of listed memory: `IB_WR_REG_MR`, for consumers inside the kernel only.
+    pub(crate) const REG_MR: u32 = 0x20;
 }
 
 /// Work requests' flags: `enum ib_send_flags`.
@@ -176,6 +178,40 @@ pub(crate) struct BindOperands {
     pub(crate) access: u32,
     /// What other operations use.
     pub(crate) unused: [u64; OPERAND_WORDS - 4],
+}
+
+/// Operands of a flush.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct FlushOperands {
+    /// Remote address.
+    pub(crate) remote_addr: u64,
+    /// Bytes. The user library leaves it alone, and says them in [`DmaInfo`].
+    pub(crate) length: u32,
+    /// Remote key.
+    pub(crate) rkey: u32,
+    /// How far writes are to get: a union of `ib_placement_type`.
+    pub(crate) placement: u8,
+    /// Which writes: an `ib_selectivity_level`.
+    pub(crate) selectivity: u8,
+    /// Nothing.
+    pub(crate) reserved: [u8; 6],
+    /// What other operations use.
+    pub(crate) unused: [u64; OPERAND_WORDS - 3],
+}
+
+/// Operands of a registration of listed memory. User space knows nothing of it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RegisterOperands {
+    /// What the first byte is called.
+    pub(crate) addr: u64,
+    /// The region's key from now on.
+    pub(crate) key: u32,
+    /// What may be done: a union of `ib_access_flags`.
+    pub(crate) access: u32,
+    /// What other operations use.
+    pub(crate) unused: [u64; OPERAND_WORDS - 2],
 }
 
 /// Operands of a send of a datagram.
@@ -355,6 +391,9 @@ const _: () = {
     assert!(offset_of!(AtomicOperands, compare_add) == 32 - 24);
     assert!(offset_of!(AtomicOperands, swap) == 40 - 24);
     assert!(offset_of!(AtomicOperands, rkey) == 48 - 24);
+    assert!(offset_of!(FlushOperands, rkey) == 36 - 24);
+    assert!(offset_of!(FlushOperands, placement) == 40 - 24);
+    assert!(offset_of!(FlushOperands, selectivity) == 41 - 24);
     assert!(offset_of!(BindOperands, length) == 32 - 24);
     assert!(offset_of!(BindOperands, mr_lkey) == 40 - 24);
     assert!(offset_of!(BindOperands, mw_rkey) == 44 - 24);

@@ -7,7 +7,7 @@ use rrxe_proto::status::WcStatus;
 /// Why a work request cannot be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InvalidWqe {
-    /// No such operation, or not one of this service, or not one for user space.
+    /// No such operation, or not one of this service, or not one for user space, or not in this form.
     Unsupported,
     /// No such flag.
     UnknownFlags,
@@ -19,7 +19,7 @@ pub(crate) enum InvalidWqe {
     TooManySges,
     /// The elements do not add up to the length that is given.
     LengthMismatch,
-    /// Longer than any message, or an atomic on other than eight bytes.
+    /// Longer than any message, or an atomic on other than eight bytes, or data for what takes none.
     Length,
     /// A datagram to a queue pair that cannot be, or without an address handle.
     Destination,

@@ -6,16 +6,23 @@
 //! leaves in them what an earlier request left there.
 
 use rrxe_proto::{
+    mtu::MAX_MESSAGE_LEN,
     opcode::Transport,
     rc::{
         Binding,
+        Flush,
         Local,
         Operation,
+        Registration,
         Request,
         RequestFlags, //
     },
     status::WcOpcode,
     ud::Destination,
+    wire::{
+        Placement,
+        Selectivity, //
+    },
     Access,
     Imm,
     Key,
@@ -36,7 +43,9 @@ use super::{
         AtomicOperands,
         BindOperands,
         DatagramOperands,
+        FlushOperands,
         RdmaOperands,
+        RegisterOperands,
         Sge, //
     },
     element::{
@@ -73,11 +82,22 @@ pub(crate) enum Signalling {
     All,
 }
 
+/// Who posts work requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Poster {
+    /// A user process.
+    User,
+    /// A consumer inside the kernel.
+    Kernel,
+}
+
 /// What a send queue lets its user post.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendRules {
     /// Service of the queue pair.
     pub(crate) transport: Transport,
+    /// Whose requests they are.
+    pub(crate) poster: Poster,
     /// Which requests are reported.
     pub(crate) signalling: Signalling,
     /// Most gather elements of a request.
@@ -187,6 +207,7 @@ impl SendWqe {
                     head.dma.length,
                 ),
                 Place::Sges => gather(element, head.dma.num_sge, head.dma.length, cells)?,
+                Place::Nowhere => (Carrier::Sges(0), 0),
             };
             let request = Request::new(operation, len, flags).ok_or(InvalidWqe::Length)?;
             Ok(Self {
@@ -207,6 +228,8 @@ impl SendWqe {
 enum Place {
     Inline,
     Sges,
+    /// There is none: the length is that of something else.
+    Nowhere,
 }
 
 /// Holds all of an element's head against the rules.
@@ -218,7 +241,7 @@ fn validate(
     if flags & !send_flags::ALL != 0 {
         return Err(InvalidWqe::UnknownFlags);
     }
-    let operation = operation(&head.wr, rules.transport)?;
+    let operation = operation(head, rules)?;
     let place = place(head, &operation, rules)?;
     let flags = RequestFlags {
         signaled: rules.signalling == Signalling::All || flags & send_flags::SIGNALED != 0,
@@ -228,12 +251,13 @@ fn validate(
     Ok((operation, flags, place))
 }
 
-fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, InvalidWqe> {
+fn operation(head: &abi::SendWqe, rules: &SendRules) -> Result<Operation, InvalidWqe> {
+    let wr = &head.wr;
     let rdma: &RdmaOperands = transmute_ref!(&wr.operands);
     let atomic: &AtomicOperands = transmute_ref!(&wr.operands);
     let (va, rkey) = (rdma.remote_addr, Key(rdma.rkey));
 
-    Ok(match (wr.opcode, transport) {
+    Ok(match (wr.opcode, rules.transport) {
         (wr_opcode::SEND, _) => Operation::Send,
         (wr_opcode::SEND_WITH_IMM, _) => Operation::SendImm(Imm(wr.ex)),
         (wr_opcode::SEND_WITH_INV, Transport::Rc) => {
@@ -257,13 +281,41 @@ fn operation(wr: &abi::SendWr, transport: Transport) -> Result<Operation, Invali
             rkey: Key(atomic.rkey),
             add: atomic.compare_add,
         },
+        (wr_opcode::ATOMIC_WRITE, Transport::Rc) => Operation::AtomicWrite { va, rkey },
+        (wr_opcode::FLUSH, Transport::Rc) => Operation::Flush(flush(wr, head.dma.length)?),
         (wr_opcode::LOCAL_INV, Transport::Rc | Transport::Uc) => {
             Operation::Local(Local::Invalidate(Key(u32::from_ne_bytes(wr.ex))))
         }
         (wr_opcode::BIND_MW, Transport::Rc | Transport::Uc) => {
             Operation::Local(Local::Bind(binding(wr)))
         }
+        (wr_opcode::REG_MR, Transport::Rc) if rules.poster == Poster::Kernel => {
+            Operation::Local(Local::Register(registration(wr)))
+        }
         _ => return Err(InvalidWqe::Unsupported),
+    })
+}
+
+fn registration(wr: &abi::SendWr) -> Registration {
+    let register: &RegisterOperands = transmute_ref!(&wr.operands);
+    Registration {
+        key: Key(register.key),
+        va: register.addr,
+        access: Access::from_bits(register.access),
+    }
+}
+
+fn flush(wr: &abi::SendWr, len: u32) -> Result<Flush, InvalidWqe> {
+    let flush: &FlushOperands = transmute_ref!(&wr.operands);
+    if len > MAX_MESSAGE_LEN {
+        return Err(InvalidWqe::Length);
+    }
+    Ok(Flush {
+        rkey: Key(flush.rkey),
+        va: flush.remote_addr,
+        len,
+        placement: Placement::from_bits(flush.placement.into()).ok_or(InvalidWqe::Unsupported)?,
+        selectivity: Selectivity::new(flush.selectivity).ok_or(InvalidWqe::Unsupported)?,
     })
 }
 
@@ -304,6 +356,9 @@ fn place(
     rules: &SendRules,
 ) -> Result<Place, InvalidWqe> {
     let dma = &head.dma;
+    if let Operation::Flush(_) = operation {
+        return Ok(Place::Nowhere);
+    }
     // `ibv_wr_set_inline_data()` puts data into the element without a word in the flags. Nothing
     // else gives a length to a request without gather elements.
     let inline =
@@ -360,6 +415,7 @@ const fn sends_data(operation: &Operation) -> bool {
             | Operation::SendInv(_)
             | Operation::Write { .. }
             | Operation::WriteImm { .. }
+            | Operation::AtomicWrite { .. }
     )
 }
 
@@ -371,6 +427,7 @@ const fn completion_opcode(opcode: u32) -> WcOpcode {
         wr_opcode::ATOMIC_FETCH_AND_ADD => WcOpcode::FetchAdd,
         wr_opcode::LOCAL_INV => WcOpcode::LocalInvalidate,
         wr_opcode::BIND_MW => WcOpcode::BindMw,
+        wr_opcode::REG_MR => WcOpcode::RegisterMr,
         wr_opcode::FLUSH => WcOpcode::Flush,
         wr_opcode::ATOMIC_WRITE => WcOpcode::AtomicWrite,
         _ => WcOpcode::Send,

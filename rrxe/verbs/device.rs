@@ -134,8 +134,12 @@ impl rdma::ProviderDevice<Provider> for Device {
                 .union(DeviceCaps::SYS_IMAGE_GUID)
                 .union(DeviceCaps::SRQ_RESIZE)
                 .union(DeviceCaps::RC_RNR_NAK)
+                .union(DeviceCaps::MEM_MGT_EXTENSIONS)
                 .union(DeviceCaps::MEM_WINDOW)
-                .union(DeviceCaps::MEM_WINDOW_TYPE_2B),
+                .union(DeviceCaps::MEM_WINDOW_TYPE_2B)
+                .union(DeviceCaps::FLUSH_GLOBAL)
+                .union(DeviceCaps::FLUSH_PERSISTENT)
+                .union(DeviceCaps::ATOMIC_WRITE),
             max_qp: limits::MAX_QP,
             max_qp_wr: limits::MAX_QP_WR,
             max_send_sge: limits::MAX_SGE,
@@ -146,6 +150,7 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_srq: limits::MAX_SRQ,
             max_srq_wr: limits::MAX_QP_WR,
             max_srq_sge: limits::MAX_SGE,
+            max_fast_pages: limits::MAX_FAST_PAGES,
             max_mr: limits::MAX_MR,
             max_mw: limits::MAX_MW,
             max_pd: limits::MAX_PD,

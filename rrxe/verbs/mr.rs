@@ -9,9 +9,12 @@ use super::{
     Provider, //
 };
 use crate::{
-    datapath::region::{
-        Memory,
-        Mr, //
+    datapath::{
+        fast_region::FastRegion,
+        region::{
+            Memory,
+            Mr, //
+        },
     },
     kapi::{
         error::eopnotsupp,
@@ -19,6 +22,8 @@ use crate::{
         rdma::{
             self,
             DirectMap,
+            PageList,
+            SgList,
             UserRegion, //
         },
     },
@@ -39,13 +44,23 @@ const RIGHTS: Access = Access::from_bits(
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
         | Access::MW_BIND.bits()
+        | Access::FLUSH_GLOBAL.bits()
+        | Access::FLUSH_PERSISTENT.bits()
         | Access::OPTIONAL.bits(),
 );
 
-/// The registration of an [`Mr`]: ends its being found.
+/// The registration of a region: ends its being found.
 pub(crate) struct Registration {
     device: Arc<Device>,
-    mr: Arc<Mr>,
+    region: Region,
+}
+
+/// What is registered.
+enum Region {
+    /// Memory that stays the same.
+    Fixed(Arc<Mr>),
+    /// Memory that is listed.
+    Fast(Arc<FastRegion>),
 }
 
 impl rdma::MemoryRegion<Provider> for Registration {
@@ -60,8 +75,11 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = Memory::Pinned(region.pin(pd)?);
-        Self::new(pd, access, region.iova, memory)
+        let memory = region.pin(pd)?;
+        if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
+            return Err(EINVAL);
+        }
+        Self::new(pd, access, region.iova, Memory::Pinned(memory))
     }
 
     fn direct(pd: &rdma::Pd<Provider>, map: DirectMap, access: u32) -> Result<Self> {
@@ -73,16 +91,41 @@ impl rdma::MemoryRegion<Provider> for Registration {
         Self::new(pd, access, 0, Memory::Direct(map))
     }
 
+    fn fast(pd: &rdma::Pd<Provider>, max_pages: u32) -> Result<Self> {
+        if max_pages > limits::MAX_FAST_PAGES || pd.consumer() != Consumer::Kernel {
+            return Err(EINVAL);
+        }
+        let device = pd.device().data().clone();
+        let table = device.node().fast_regions();
+        let place = table.reserve(limits::FAST_MR_INDICES, GFP_KERNEL)?;
+        let region = FastRegion::new(place.id(), pd.id(), PageList::new(max_pages)?)?;
+        place.publish(region.clone())?;
+        Ok(Self {
+            device,
+            region: Region::Fast(region),
+        })
+    }
+
+    fn list(&self, list: &SgList<'_>) -> Result<c_int> {
+        match &self.region {
+            Region::Fixed(_) => Err(EINVAL),
+            Region::Fast(region) => region.list(list),
+        }
+    }
+
     fn lkey(&self) -> u32 {
-        self.mr.key().0
+        self.key().0
     }
 
     fn rkey(&self) -> u32 {
-        self.mr.key().0
+        self.key().0
     }
 
     fn is_in_use(&self) -> bool {
-        self.mr.has_windows()
+        match &self.region {
+            Region::Fixed(mr) => mr.has_windows(),
+            Region::Fast(_) => false,
+        }
     }
 }
 
@@ -99,13 +142,28 @@ impl Registration {
         let key = Key::new(reservation.id(), tag);
         let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory)?, GFP_KERNEL)?;
         reservation.publish(mr.clone())?;
-        Ok(Self { device, mr })
+        Ok(Self {
+            device,
+            region: Region::Fixed(mr),
+        })
+    }
+
+    /// The key it was made with. The consumer chooses the tag of one of listed memory.
+    fn key(&self) -> Key {
+        match &self.region {
+            Region::Fixed(mr) => mr.key(),
+            Region::Fast(region) => Key::new(region.index(), 0),
+        }
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        let node = self.device.node();
         // Waits until no one uses what he found, then lets go of the pages.
-        self.device.node().mrs().remove(self.mr.key().index());
+        match &self.region {
+            Region::Fixed(mr) => drop(node.mrs().remove(mr.key().index())),
+            Region::Fast(region) => drop(node.fast_regions().remove(region.index())),
+        }
     }
 }

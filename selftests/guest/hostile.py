@@ -275,6 +275,10 @@ def random_slots(a, b):
         qa.close()
 
 
+MUTATED = (WR.RDMA_WRITE, WR.SEND_WITH_IMM, WR.RDMA_READ, WR.ATOMIC_FETCH_AND_ADD)
+MUTATED += (WR.BIND_MW, WR.LOCAL_INV, WR.SEND_WITH_INV, WR.FLUSH, WR.ATOMIC_WRITE)
+
+
 def mutated_entries(a, b):
     """Good entries with a few bytes changed: these get further than noise."""
     for seed in range(12):
@@ -282,7 +286,7 @@ def mutated_entries(a, b):
         attacker = Attacker(a, b)
         qa = attacker.qa
         for slot in range(qa.sq.slots):
-            opcode = rng.choice((WR.RDMA_WRITE, WR.SEND_WITH_IMM, WR.RDMA_READ, WR.ATOMIC_FETCH_AND_ADD, WR.BIND_MW))
+            opcode = rng.choice(MUTATED)
             entry = bytearray(bytes(attacker.good(opcode=opcode, sges=[attacker.sge(8)] * rng.randrange(4))))
             for _ in range(rng.randrange(1, 5)):
                 entry[rng.randrange(len(entry))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))

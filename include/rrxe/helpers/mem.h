@@ -10,6 +10,23 @@ __rust_helper void rust_helper_copy_bytes(void *to, const void *from, size_t len
 	memcpy(to, from, len);
 }
 
+__rust_helper void rust_helper_arch_wb_cache_pmem(void *addr, size_t size)
+{
+	arch_wb_cache_pmem(addr, size);
+}
+
+__rust_helper void rust_helper_wmb(void)
+{
+	wmb();
+}
+
+/* Whether all of the memory at a linear address outlives a loss of power. */
+__rust_helper bool rust_helper_is_persistent(const void *start, size_t length)
+{
+	return region_intersects(virt_to_phys((void *)start), length, IORESOURCE_MEM,
+				 IORES_DESC_PERSISTENT_MEMORY) == REGION_INTERSECTS;
+}
+
 /*
  * Whether all bytes are memory that is mapped where the kernel maps all of it. That is the
  * same for all pages of a subsection.

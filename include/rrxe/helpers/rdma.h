@@ -96,3 +96,38 @@ __rust_helper int rust_helper_notifier_from_errno(int err)
 {
 	return notifier_from_errno(err);
 }
+
+/*
+ * ib_sg_to_pages() with the pages in a list. The function that it calls for each page is
+ * given no more than a region: this is one that knows the list.
+ */
+struct rrxe_listing {
+	struct ib_mr mr;
+	u64 *pages;
+	u32 max, count;
+};
+
+static int rrxe_list_page(struct ib_mr *mr, u64 addr)
+{
+	struct rrxe_listing *listing = container_of(mr, struct rrxe_listing, mr);
+
+	if (listing->count == listing->max)
+		return -ENOMEM;
+	listing->pages[listing->count++] = addr;
+	return 0;
+}
+
+__rust_helper int rust_helper_ib_sg_to_page_list(struct ib_mr *mr, struct scatterlist *sg,
+						 int entries, unsigned int *offset,
+						 u64 *pages, u32 max, u32 *count)
+{
+	struct rrxe_listing listing = {
+		.mr.page_size = mr->page_size, .pages = pages, .max = max,
+	};
+	int used = ib_sg_to_pages(&listing.mr, sg, entries, offset, rrxe_list_page);
+
+	mr->iova = listing.mr.iova;
+	mr->length = listing.mr.length;
+	*count = listing.count;
+	return used;
+}

@@ -2,7 +2,10 @@
 
 //! Ranges of registered memory, of whatever kind.
 
-use super::umem::PinnedChunks;
+use super::{
+    page_list::PageChunks,
+    umem::PinnedChunks, //
+};
 use crate::kapi::mem::{
     Chunk,
     ReadOnly, //
@@ -14,6 +17,8 @@ pub(crate) enum Chunks<'a, R = ReadOnly> {
     Pinned(PinnedChunks<'a, R>),
     /// Of the kernel, in one piece.
     Direct(Option<Chunk<'a, R>>),
+    /// Of the kernel, page by page.
+    Listed(PageChunks<'a, R>),
 }
 
 impl<'a, R> Iterator for Chunks<'a, R> {
@@ -23,6 +28,7 @@ impl<'a, R> Iterator for Chunks<'a, R> {
         match self {
             Self::Pinned(chunks) => chunks.next(),
             Self::Direct(chunk) => chunk.take(),
+            Self::Listed(chunks) => chunks.next(),
         }
     }
 }

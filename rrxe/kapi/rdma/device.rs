@@ -159,6 +159,9 @@ impl DeviceCaps {
     /// Has a system image GUID.
     pub(crate) const SYS_IMAGE_GUID: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Registers memory and makes keys invalid by work requests.
+    pub(crate) const MEM_MGT_EXTENSIONS: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64);
     /// Has memory windows of type 1.
     pub(crate) const MEM_WINDOW: Self = Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64);
     /// Has memory windows of type 2B.
@@ -166,6 +169,15 @@ impl DeviceCaps {
         Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW_TYPE_2B as u64);
     /// Changes the sizes of shared receive queues.
     pub(crate) const SRQ_RESIZE: Self = Self(b::ib_device_cap_flags_IB_DEVICE_SRQ_RESIZE as u64);
+    /// Makes a peer's writes visible when the peer asks for it.
+    pub(crate) const FLUSH_GLOBAL: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_FLUSH_GLOBAL as u64);
+    /// Makes a peer's writes persistent when the peer asks for it.
+    pub(crate) const FLUSH_PERSISTENT: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_FLUSH_PERSISTENT as u64);
+    /// Has the atomic write of eight bytes.
+    pub(crate) const ATOMIC_WRITE: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_ATOMIC_WRITE as u64);
     /// Says "receiver not ready" by itself.
     pub(crate) const RC_RNR_NAK: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
@@ -209,6 +221,8 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_srq_wr: u32,
     /// Scatter entries of a request in a shared receive queue.
     pub(crate) max_srq_sge: u32,
+    /// Pages of a memory region that is registered by a work request.
+    pub(crate) max_fast_pages: u32,
     /// Memory regions.
     pub(crate) max_mr: u32,
     /// Memory windows.
@@ -305,6 +319,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_srq = c_int::try_from(from.max_srq)?;
         to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
         to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;
+        to.max_fast_reg_page_list_len = from.max_fast_pages;
         to.max_mr = c_int::try_from(from.max_mr)?;
         to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;

@@ -39,6 +39,7 @@ mod mr;
 mod mw;
 mod object;
 mod ops;
+mod page_list;
 mod pd;
 mod port;
 mod provider;
@@ -99,6 +100,10 @@ pub(crate) use self::{
         MwType, //
     },
     object::Pd,
+    page_list::{
+        PageList,
+        SgList, //
+    },
     pd::ProtectionDomain,
     port::{
         CoreCaps,

@@ -9,14 +9,18 @@ use super::{
     },
     umem::Umem,
     DirectMap,
-    Provider, //
+    Provider,
+    SgList, //
 };
 use crate::kapi::{
     bindings as b,
     error::eopnotsupp, //
 };
 use core::mem::MaybeUninit;
-use kernel::prelude::*;
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
 
 /// A range of a user process' memory that is to be registered.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +55,19 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     ///
     /// Process context, may sleep. For users inside the kernel only.
     fn direct(pd: &Pd<P>, map: DirectMap, access: u32) -> Result<Self>;
+
+    /// Makes a region for up to `max_pages` pages that are to be [listed](Self::list).
+    ///
+    /// Process context, may sleep. For users inside the kernel only.
+    fn fast(pd: &Pd<P>, max_pages: u32) -> Result<Self>;
+
+    /// Lists the pages that the next registration by a work request is of, and returns how many
+    /// entries of the list that used up. Process or softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a region of another kind.
+    fn list(&self, list: &SgList<'_>) -> Result<c_int>;
 
     /// The key for work requests of the region's owner.
     fn lkey(&self) -> u32;
@@ -110,6 +127,43 @@ pub(super) unsafe extern "C" fn get_dma<P: Provider>(
     // SAFETY: The core passes a live protection domain.
     create(unsafe { Pd::<P>::from_raw(pd) }, |pd| {
         P::Mr::direct(pd, map, access as u32)
+    })
+}
+
+/// The operation `alloc_mr`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn alloc<P: Provider>(
+    pd: *mut b::ib_pd,
+    mr_type: b::ib_mr_type,
+    max_pages: u32,
+) -> *mut b::ib_mr {
+    // SAFETY: The core passes a live protection domain.
+    create(unsafe { Pd::<P>::from_raw(pd) }, |pd| match mr_type {
+        b::ib_mr_type_IB_MR_TYPE_MEM_REG => P::Mr::fast(pd, max_pages),
+        _ => Err(eopnotsupp()),
+    })
+}
+
+/// The operation `map_mr_sg`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn map_sg<P: Provider>(
+    mr: *mut b::ib_mr,
+    list: *mut b::scatterlist,
+    entries: c_int,
+    offset: *mut c_uint,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live region.
+        let object = unsafe { Mr::<P>::from_raw(mr) };
+        // SAFETY: The core passes them on from the region's owner.
+        let list = unsafe { SgList::new(mr, list, entries, offset) };
+        object.list(&list)
     })
 }
 

@@ -110,6 +110,8 @@ impl<P: Provider> Table<P> {
         post_recv: Some(qp::post_recv::<P>),
 
         get_dma_mr: Some(mr::get_dma::<P>),
+        alloc_mr: Some(mr::alloc::<P>),
+        map_mr_sg: Some(mr::map_sg::<P>),
         reg_user_mr: Some(mr::reg_user::<P>),
         dereg_mr: Some(mr::dereg::<P>),
 

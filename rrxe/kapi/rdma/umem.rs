@@ -96,6 +96,17 @@ impl Umem {
         self.pages.len()
     }
 
+    /// Whether all of it outlives a loss of power.
+    pub(crate) fn is_persistent(&self) -> bool {
+        let mut begin = 0;
+        self.extents.iter().all(|extent| {
+            let length = extent.end.saturating_sub(begin);
+            begin = extent.end;
+            // SAFETY: Only looks the address up, which is one of the linear mapping.
+            unsafe { b::helpers::is_persistent(extent.start.as_ptr().cast(), length) }
+        })
+    }
+
     /// Returns `length` bytes from `offset` on. Any context.
     ///
     /// `None` if there are not as many, or if they are to be written to and were pinned without

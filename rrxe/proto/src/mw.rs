@@ -149,16 +149,27 @@ impl MemoryWindow {
     /// Where the `len` bytes at `va` are of which the peer of queue pair `of` shows the key, or
     /// `None` if it may not do to them what `access` says. No owner uses a window.
     pub fn place(&self, key: Key, of: Qpn, access: Access, va: u64, len: u32) -> Option<Place> {
-        let shown = self.shown.filter(|_| key == self.key)?;
+        let shown = self.shown_to(key, of, access)?;
         let offset = va.checked_sub(shown.base)?;
         let end = offset.checked_add(len.into())?;
-        let permitted = shown.qpn.is_none_or(|qpn| qpn == of)
-            && access.intersects(Access::REMOTE)
-            && shown.access.contains(access)
-            && end <= shown.len;
-        permitted.then_some(Place {
+        (end <= shown.len).then_some(Place {
             region: shown.region,
             va: shown.va.wrapping_add(offset),
+        })
+    }
+
+    /// Whether the peer of queue pair `of`, which shows `key`, may do what `access` says to all that
+    /// the window shows.
+    pub fn admits(&self, key: Key, of: Qpn, access: Access) -> bool {
+        self.shown_to(key, of, access).is_some()
+    }
+
+    fn shown_to(&self, key: Key, of: Qpn, access: Access) -> Option<Shown> {
+        self.shown.filter(|shown| {
+            key == self.key
+                && shown.qpn.is_none_or(|qpn| qpn == of)
+                && access.intersects(Access::REMOTE)
+                && shown.access.contains(access)
         })
     }
 }
@@ -245,7 +256,12 @@ mod tests {
     #[test]
     fn a_window_gives_its_own_rights() {
         for window in BOTH.map(bound) {
-            let gives = |access| window.place(BOUND, qpn(17), access, 0x1100, 8).is_some();
+            let gives = |access| {
+                let gives = window.admits(BOUND, qpn(17), access);
+                let place = window.place(BOUND, qpn(17), access, 0x1100, 8);
+                assert_eq!(place.is_some(), gives);
+                gives
+            };
             assert!(gives(WRITE) && gives(Access::REMOTE_READ));
             assert!(!gives(Access::REMOTE_ATOMIC));
             assert!(!gives(Access::NONE) && !gives(Access::LOCAL_WRITE));

@@ -9,13 +9,14 @@ use rrxe_proto::{
     mtu::PathMtu,
     psn::Psn,
     rc::{
-        Operation, Placement, Request, RequestFlags, Requester, Response, RetryLimit, SendConfig,
-        SendQueue, Window, WqeSeq,
+        Binding, Flush, Local, LocalFailed, Operation, Placement, Request, RequestFlags, Requester,
+        Response, RetryLimit, SendConfig, SendQueue, Window, WqeSeq,
     },
     status::WcStatus,
     time::Instant,
     timers::AckTimeout,
-    Imm, Key,
+    wire::{self, Selectivity},
+    Access, Imm, Key,
 };
 
 use crate::packet;
@@ -100,7 +101,7 @@ impl Victim {
     fn post(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let va = u64::arbitrary(input)?;
         let rkey = RKEY;
-        let operation = match input.int_in_range(0..=7)? {
+        let operation = match input.int_in_range(0..=11)? {
             0 => Operation::Send,
             1 => Operation::SendImm(Imm([1, 2, 3, 4])),
             2 => Operation::SendInv(rkey),
@@ -111,6 +112,23 @@ impl Victim {
                 imm: Imm([1, 2, 3, 4]),
             },
             5 => Operation::FetchAdd { va, rkey, add: 1 },
+            6 => Operation::AtomicWrite { va, rkey },
+            7 => Operation::Flush(Flush {
+                rkey,
+                va,
+                len: 1000,
+                placement: wire::Placement::GLOBAL,
+                selectivity: Selectivity::Range,
+            }),
+            8 => Operation::Local(Local::Invalidate(rkey)),
+            9 => Operation::Local(Local::Bind(Binding {
+                window: rkey,
+                tag: 1,
+                region: rkey,
+                va,
+                len: 1,
+                access: Access::REMOTE_READ,
+            })),
             _ => Operation::Read { va, rkey },
         };
         let len = match u8::arbitrary(input)? {
@@ -124,13 +142,23 @@ impl Victim {
         };
         let request = Request::new(operation, len, flags)
             .or(Request::new(operation, Request::ATOMIC_LEN, flags))
-            .expect("the length is right for an atomic, if not for others");
+            .or(Request::new(operation, 0, flags))
+            .expect("one of the lengths is right");
         self.posted.0.push((request, 0));
         self.side.post();
         Ok(())
     }
 
     fn transmit(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        if let Some(task) = self.side.poll_local(&self.posted) {
+            assert!(task.wqe().get() as usize >= self.done);
+            let outcome = match u8::arbitrary(input)? {
+                0..=7 => Err(LocalFailed),
+                _ => Ok(()),
+            };
+            self.side.commit_local(task, outcome, &self.posted);
+            return Ok(());
+        }
         let max = input.int_in_range(1..=20)?;
         let Some(plan) = self.side.poll_transmit(self.now, max, &self.posted) else {
             return Ok(());
@@ -202,6 +230,7 @@ impl Victim {
         self.side.enter_error();
         self.complete();
         assert_eq!(self.done, self.posted.0.len());
+        assert!(self.side.poll_local(&self.posted).is_none());
         assert!(self.side.poll_transmit(self.now, 1, &self.posted).is_none());
         assert!(self.side.next_deadline().is_none());
     }

@@ -147,6 +147,10 @@ impl Victim {
             }
             TaskKind::Read { len, .. } => assert!(len != 0 && len <= MAX_MESSAGE_LEN),
             TaskKind::Atomic { va, .. } => assert_eq!(va % 8, 0),
+            TaskKind::AtomicWrite { va, .. } => assert_eq!((va % 8, headers.payload_len()), (0, 8)),
+            TaskKind::Flush(flush) => {
+                assert!(flush.placement.is_valid() && flush.len <= MAX_MESSAGE_LEN);
+            }
             TaskKind::Nothing => (),
             TaskKind::PlaceDatagram { .. } => panic!("no datagrams on a connection"),
         }

@@ -33,11 +33,11 @@ from pyverbs.device import Context
 from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-from ktap import check, patient
+from ktap import PATIENCE, check, patient
 
 LIB = pathlib.Path(__file__).resolve().parent
 
@@ -63,6 +63,8 @@ ACCESS = short(e.ibv_access_flags, "IBV_ACCESS_")
 SEND = short(e.ibv_send_flags, "IBV_SEND_")
 EVENT = short(e.ibv_event_type, "IBV_EVENT_")
 MW_TYPE = short(e.ibv_mw_type, "IBV_MW_")
+PLACEMENT = short(e.ibv_placement_type, "IBV_FLUSH_")
+SELECTIVITY = short(e.ibv_selectivity_level, "IBV_FLUSH_")
 SRQ_MAX_WR, SRQ_LIMIT = int(e.ibv_srq_attr_mask.IBV_SRQ_MAX_WR), int(e.ibv_srq_attr_mask.IBV_SRQ_LIMIT)
 WITH_IMM = int(e.ibv_wc_flags.IBV_WC_WITH_IMM)
 WITH_INV = int(e.ibv_wc_flags.IBV_WC_WITH_INV)
@@ -357,12 +359,17 @@ def statuses(completions):
     return [(c.wr_id, c.status) for c in completions]
 
 
+def ack_timeout(exponent):
+    """A retransmission timeout (4.096 us * 2^n) as long as this machine and kernel need it."""
+    return exponent + PATIENCE.bit_length() - 1
+
+
 @dataclasses.dataclass(frozen=True)
 class RcAttr:
     """What a connected QP is created and connected with. An UC QP has no use for some of it."""
 
     mtu: int = 1024
-    timeout: int = 14  # 67 ms
+    timeout: int = ack_timeout(14)  # 67 ms
     retry_cnt: int = 7
     rnr_retry: int = 7
     min_rnr_timer: int = 12  # 0.64 ms
@@ -413,7 +420,7 @@ class RcQp:
             max_recv_sge=attr.sge,
             max_inline_data=attr.inline,
         )
-        init = QPInitAttr(
+        self.qp = self.create(
             qp_type=self.TYPE,
             scq=self.send_cq,
             rcq=self.recv_cq,
@@ -421,8 +428,11 @@ class RcQp:
             cap=cap,
             sq_sig_all=attr.signal_all,
         )
-        self.qp = QP(device.pd, init)
         self.numbers = itertools.count(1)
+
+    def create(self, **init):
+        """Make the QP itself."""
+        return QP(self.device.pd, QPInitAttr(**init))
 
     # States.
 
@@ -594,6 +604,38 @@ class SharedQueue:
     def close(self):
         """Destroy it."""
         self.srq.close()
+
+
+class ExRcQp(RcQp):
+    """One that is posted to by ibv_wr_*() as well, which alone know FLUSH and ATOMIC WRITE."""
+
+    def create(self, **init):
+        """Make the QP itself."""
+        kinds = e.ibv_qp_create_send_ops_flags
+        ops = kinds.IBV_QP_EX_WITH_FLUSH | kinds.IBV_QP_EX_WITH_ATOMIC_WRITE
+        mask = e.ibv_qp_init_attr_mask.IBV_QP_INIT_ATTR_PD | e.ibv_qp_init_attr_mask.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+        return QPEx(self.device.ctx, QPInitAttrEx(pd=self.device.pd, comp_mask=mask, send_ops_flags=ops, **init))
+
+    @contextlib.contextmanager
+    def posting(self, flags):
+        """What is done inside posts a work request; yields its number."""
+        number = next(self.numbers)
+        self.qp.wr_start()
+        self.qp.wr_id, self.qp.wr_flags = number, flags
+        yield number
+        self.qp.wr_complete()
+
+    def flush(self, remote, length, placement=PLACEMENT.GLOBAL, selectivity=SELECTIVITY.RANGE, flags=SEND.SIGNALED):
+        """FLUSH."""
+        with self.posting(flags) as number:
+            self.qp.wr_flush(remote.rkey, remote.addr, length, placement, selectivity)
+        return number
+
+    def atomic_write(self, remote, data, flags=SEND.SIGNALED):
+        """ATOMIC WRITE of eight bytes."""
+        with self.posting(flags) as number:
+            self.qp.wr_atomic_write(remote.rkey, remote.addr, bytes(data))
+        return number
 
 
 class UcQp(RcQp):

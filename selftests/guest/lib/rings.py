@@ -89,6 +89,7 @@ class Wqe:
     first_psn: int = 0
     last_psn: int = 0
     atomic: tuple = (0, 0)  # compare or add, swap
+    flush: tuple = (1, 0)  # placement, selectivity
     binding: tuple = (0, 0, 0, 0, 0, 0)  # address, length, key of the region, of the window, new key, access
 
     def union(self):
@@ -96,6 +97,8 @@ class Wqe:
         addr, key = self.remote
         if self.opcode in (5, 6):
             return struct.pack("<QQQI", addr, *self.atomic, key)
+        if self.opcode == 14:
+            return struct.pack("<QIIBB", addr, 0, key, *self.flush)
         if self.opcode == 8:
             return struct.pack("<QQIIII", *self.binding)
         return struct.pack("<QI", addr, key)

@@ -13,9 +13,10 @@ use std::{
 use proptest::prelude::*;
 use rrxe_proto::{
     opcode::Transport,
-    rc::{Binding, Local, Operation, Request, SendQueue, WqeSeq},
+    rc::{Binding, Flush, Local, Operation, Request, SendQueue, WqeSeq},
     status::{WcOpcode, WcStatus},
     ud::Destination,
+    wire::{Placement, Selectivity},
     Access, Imm, Key, Qkey, Qpn,
 };
 use zerocopy::IntoBytes;
@@ -25,7 +26,7 @@ use crate::{
         abi::{send_flags, wr_opcode, DatagramOperands, SendWqe as RawWqe, Sge},
         element::Element,
         send_wqe::{Addressee, SendRules, SendWqe},
-        InvalidWqe, LocalData, SendCaps, SendRing, Signalling,
+        InvalidWqe, LocalData, Poster, SendCaps, SendRing, Signalling,
     },
     shmem::Udata,
     user::{send_head, sge, with_inline, with_sges, Mapping},
@@ -39,6 +40,7 @@ const CAPS: SendCaps = SendCaps {
 
 const RULES: SendRules = SendRules {
     transport: Transport::Rc,
+    poster: Poster::User,
     signalling: Signalling::Requested,
     max_sge: 7,
     max_inline: 112,
@@ -50,7 +52,7 @@ const UD_RULES: SendRules = SendRules {
 };
 
 fn make(caps: SendCaps) -> (SendRing, Mapping) {
-    let ring = SendRing::new(caps, Transport::Rc, Signalling::Requested).unwrap();
+    let ring = SendRing::new(caps, Transport::Rc, Poster::User, Signalling::Requested).unwrap();
     let mut udata = Udata::default();
     ring.share(&mut udata).unwrap();
     (ring, Mapping::latest(&udata))
@@ -148,7 +150,7 @@ fn a_queue_larger_than_any_may_be_is_refused() {
             ..CAPS
         },
     ] {
-        assert!(SendRing::new(caps, Transport::Rc, Signalling::All).is_err());
+        assert!(SendRing::new(caps, Transport::Rc, Poster::User, Signalling::All).is_err());
     }
 }
 
@@ -237,6 +239,52 @@ fn local_operations() {
 }
 
 #[test]
+fn a_flush_says_its_length_where_others_have_that_of_their_data() {
+    let mut head = send_head(7, wr_opcode::FLUSH, 0);
+    head.wr.operands[..3].copy_from_slice(&[0x1000, 6 << 32 | 0xffff, 0x0103]);
+    head.dma.length = 5000;
+    let request = valid(head.as_bytes());
+    assert_eq!(request.len(), 0);
+    assert_eq!(
+        request.operation(),
+        Operation::Flush(Flush {
+            rkey: Key(6),
+            va: 0x1000,
+            len: 5000,
+            placement: Placement::BOTH,
+            selectivity: Selectivity::Region,
+        })
+    );
+    head.dma.length = (1 << 31) + 1;
+    assert_eq!(invalid(head.as_bytes()), InvalidWqe::Length);
+    for how in [0x0000, 0x0004, 0x0201, 0xff01] {
+        let mut head = head;
+        head.wr.operands[2] = how;
+        head.dma.length = 1;
+        assert_eq!(invalid(head.as_bytes()), InvalidWqe::Unsupported);
+    }
+}
+
+#[test]
+fn an_atomic_write_has_eight_bytes_of_inline_data() {
+    let mut head = send_head(7, wr_opcode::ATOMIC_WRITE, 0);
+    head.wr.operands[..2].copy_from_slice(&[0x1000, 6]);
+    let (wqe, cells, validity) = parse(&with_inline(head, b"12345678"), &RULES);
+    assert_eq!(validity, Ok(()));
+    assert!(matches!(wqe.local(&cells), LocalData::Inline(b"12345678")));
+    assert_eq!(
+        wqe.request().operation(),
+        Operation::AtomicWrite {
+            va: 0x1000,
+            rkey: Key(6),
+        }
+    );
+    for data in [&b""[..], b"1234", b"1234567812345678"] {
+        assert_eq!(invalid(&with_inline(head, data)), InvalidWqe::Length);
+    }
+}
+
+#[test]
 fn flags_are_taken_and_unknown_ones_refused() {
     let all = send_flags::ALL & !send_flags::INLINE;
     let flags = valid(&with_sges(send_head(7, wr_opcode::SEND, all), &[])).flags();
@@ -260,7 +308,7 @@ fn flags_are_taken_and_unknown_ones_refused() {
 
 #[test]
 fn operations_of_the_kernel_and_of_other_services_are_refused() {
-    for opcode in (10..300).chain([u32::MAX, 0xf0]) {
+    for opcode in (10..=13).chain(16..300).chain([u32::MAX, 0xf0]) {
         let element = with_sges(send_head(7, opcode, 0), &[]);
         assert_eq!(invalid(&element), InvalidWqe::Unsupported);
         assert_eq!(InvalidWqe::Unsupported.status(), WcStatus::LocalQpOperation);

@@ -9,9 +9,10 @@ use crate::{
     mtu::MAX_MESSAGE_LEN,
     rc::{
         assembly::Refusal,
+        flush::Flush,
         replay::kept,
         responder::Responder,
-        saved::{Due, Executed, Saved},
+        saved::{Asked, Due, Saved},
         task::{
             AtomicOp,
             Effect,
@@ -21,7 +22,7 @@ use crate::{
             Verdict, //
         },
     },
-    wire::{AtomicEth, Headers, RcRequest, Reth}, //
+    wire::{AtomicEth, Feth, Headers, RcRequest, Reth}, //
 };
 
 impl Responder {
@@ -53,9 +54,8 @@ impl Responder {
             RcRequest::FetchAdd(atomic) => {
                 self.check_atomic(headers, atomic, AtomicOp::fetch_add(atomic), saved)?
             }
-            RcRequest::Flush(..) | RcRequest::AtomicWrite(_) => {
-                return Err(Verdict::INVALID_REQUEST.into());
-            }
+            RcRequest::Flush(feth, reth) => self.check_flush(headers, feth, reth, saved)?,
+            RcRequest::AtomicWrite(reth) => self.check_atomic_write(headers, reth, saved)?,
         };
         Ok(Task::new(headers, kind, effect))
     }
@@ -74,7 +74,7 @@ impl Responder {
             1..=MAX_MESSAGE_LEN => TaskKind::Read { rkey, va, len },
             _ => return Err(Verdict::INVALID_REQUEST.into()),
         };
-        Ok((kind, Effect::Respond(Executed::Read { rkey, va, len })))
+        Ok((kind, Effect::Respond(Asked::Read { rkey, va, len })))
     }
 
     fn check_atomic(
@@ -90,13 +90,37 @@ impl Responder {
         if va & 7 != 0 {
             return Err(Verdict::INVALID_REQUEST.into());
         }
-        let executed = Executed::Atomic {
-            rkey,
-            va,
-            op,
-            original: 0,
-        };
-        Ok((TaskKind::Atomic { rkey, va, op }, Effect::Respond(executed)))
+        let asked = Asked::Atomic { rkey, va, op };
+        Ok((TaskKind::Atomic { rkey, va, op }, Effect::Respond(asked)))
+    }
+
+    fn check_flush(
+        &self,
+        headers: &Headers,
+        feth: &Feth,
+        reth: &Reth,
+        saved: &[Saved],
+    ) -> Result<(TaskKind, Effect), Refusal> {
+        self.check_depth(saved)?;
+        self.assembly.check_payload(headers)?;
+        let flush = Flush::read(feth, reth).ok_or(Verdict::INVALID_REQUEST)?;
+        Ok((TaskKind::Flush(flush), Effect::Respond(Asked::Flush(flush))))
+    }
+
+    fn check_atomic_write(
+        &self,
+        headers: &Headers,
+        reth: &Reth,
+        saved: &[Saved],
+    ) -> Result<(TaskKind, Effect), Refusal> {
+        self.check_depth(saved)?;
+        self.assembly.check_payload(headers)?;
+        let (rkey, va) = (reth.rkey(), reth.va());
+        if va & 7 != 0 || reth.dma_len() != headers.payload_len() {
+            return Err(Verdict::INVALID_REQUEST.into());
+        }
+        let asked = Asked::AtomicWrite { rkey, va };
+        Ok((TaskKind::AtomicWrite { rkey, va }, Effect::Respond(asked)))
     }
 
     /// Checks that the peer does not have more READs and atomics on their way than it may.

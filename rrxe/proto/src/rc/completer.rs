@@ -185,7 +185,8 @@ impl Requester {
         Placement::None
     }
 
-    /// Takes in part `at.packet` of what was to be read.
+    /// Takes in part `at.packet` of what was to be read, or the answer to a FLUSH or an ATOMIC WRITE,
+    /// which is a READ response without data.
     fn on_read(
         &mut self,
         now: Instant,
@@ -196,14 +197,15 @@ impl Requester {
         queue: &impl SendQueue,
     ) -> Placement {
         let request = queue.request(at.wqe);
-        let is_read = matches!(request.operation(), Operation::Read { .. });
         let is_last = at.packets_left(request, self.mtu) == 1;
+        let due = request
+            .fetches()
+            .map(|bytes| self.mtu.payload_of(at.packet, bytes));
         // Where a READ was sent again from its middle, a responder may start the response anew or
         // go on with the old one. Where only a part was asked for, the response may end with that.
         let oldest = self.acked.psn;
         let may_end = is_last || at.psn.offset_from(oldest) < self.split.offset_from(oldest);
-        let fits = is_read
-            && len == self.mtu.payload_of(at.packet, request.len())
+        let fits = due == Some(len)
             && (position.ends() || !is_last)
             && (!position.ends() || may_end)
             && (position.starts() || at.packet != 0)
@@ -211,10 +213,13 @@ impl Requester {
         if !fits {
             return self.malformed(at, queue);
         }
-        let placement = Placement::Read {
-            wqe: at.wqe,
-            offset: byte_offset(at.packet, self.mtu),
-            len,
+        let placement = match request.operation() {
+            Operation::Read { .. } => Placement::Read {
+                wqe: at.wqe,
+                offset: byte_offset(at.packet, self.mtu),
+                len,
+            },
+            _ => Placement::None,
         };
         self.answered(now, at, placement, queue)
     }

@@ -20,7 +20,6 @@
 //!
 //! # Limitations
 //!
-//! - FLUSH and ATOMIC WRITE are neither sent nor executed; a peer's are refused as invalid.
 //! - Credits in acknowledgements are neither given nor honoured: a sender that outruns the
 //!   receives is told by an RNR NAK.
 
@@ -29,6 +28,7 @@ pub(crate) mod assembly;
 mod check;
 mod completer;
 mod cursor;
+mod flush;
 mod heard;
 mod kept;
 mod local;
@@ -53,10 +53,11 @@ mod window;
 pub(crate) mod tests;
 
 pub use self::{
+    flush::Flush,
     kept::Keep,
-    local::{Binding, Local, LocalFailed, LocalTask},
+    local::{Binding, Local, LocalFailed, LocalTask, Registration},
     plan::{RequestPacket, RequestPlan},
-    reply::{AtomicReply, ReadReply, ResponsePacket, ResponsePlan},
+    reply::{AtomicReply, Confirmation, ReadReply, ResponsePacket, ResponsePlan},
     request::{Operation, Request, RequestFlags, SendQueue, WqeSeq},
     requester::{Completion, Requester, SendConfig},
     responder::{ReceiveConfig, Responder},

@@ -211,10 +211,17 @@ impl RequestPlan {
             Operation::FetchAdd { va, rkey, add } => {
                 RcRequest::FetchAdd(AtomicEth::fetch_add(va, rkey, add))
             }
+            Operation::Flush(flush) => {
+                let (feth, reth) = flush.headers();
+                RcRequest::Flush(feth, reth)
+            }
+            Operation::AtomicWrite { va, rkey } => RcRequest::AtomicWrite(Reth::new(va, rkey, len)),
             Operation::Local(_) => return None,
         };
         let payload = match request {
-            RcRequest::Send(_) | RcRequest::Write(_) => self.mtu.payload_of(packet, len),
+            RcRequest::Send(_) | RcRequest::Write(_) | RcRequest::AtomicWrite(_) => {
+                self.mtu.payload_of(packet, len)
+            }
             _ => 0,
         };
         let solicited = self.request.flags().solicited && completes_receive(&request);

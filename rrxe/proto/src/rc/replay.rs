@@ -7,12 +7,12 @@ use crate::{
     rc::{
         aside::Aside,
         cursor::byte_offset,
-        reply::{AtomicReply, ReadReply, ResponsePlan, Turn},
+        reply::{AtomicReply, Confirmation, ReadReply, ResponsePlan, Turn},
         responder::{Owed, Phase, Responder},
-        saved::{Due, Entry, Executed, Part, Saved},
-        task::{Action, AtomicOp, Discard, Done, Verdict}, //
+        saved::{Asked, Due, Entry, Part, Saved},
+        task::{Action, Discard, Done, Verdict}, //
     },
-    wire::{Aeth, AtomicEth, RcRequest, Reth, Syndrome}, //
+    wire::{Aeth, RcRequest, Reth, Syndrome}, //
 };
 
 impl Responder {
@@ -63,6 +63,7 @@ impl Responder {
         match plan {
             ResponsePlan::Ack { psn, aeth } => self.owe_again(*psn, aeth.syndrome()),
             ResponsePlan::Atomic(reply) => self.make_due(reply.slot, reply.due, 0, saved),
+            ResponsePlan::Confirm(reply) => self.make_due(reply.slot, reply.due, 0, saved),
             ResponsePlan::Read(reply) => match reply.turn {
                 Turn::Stream(due) => self.make_due(reply.slot, due, sent, saved),
                 Turn::Aside => self.put_aside_back(reply, sent),
@@ -96,19 +97,10 @@ impl Responder {
     }
 
     /// Keeps what was executed, and has it answered.
-    pub(super) fn respond(&mut self, executed: Executed, done: Done, saved: &mut [Saved]) {
-        let executed = match executed {
-            Executed::Atomic { rkey, va, op, .. } => Executed::Atomic {
-                rkey,
-                va,
-                op,
-                original: done.original,
-            },
-            Executed::Read { .. } => executed,
-        };
+    pub(super) fn respond(&mut self, asked: Asked, done: Done, saved: &mut [Saved]) {
         self.msn = self.msn.next();
         let psn = self.expected;
-        self.expected = psn.wrapping_add(executed.packets(self.mtu));
+        self.expected = psn.wrapping_add(asked.packets(self.mtu));
         // The response is the acknowledgement of all before it.
         self.owed = Owed::Nothing;
         let slot = self.executed;
@@ -117,14 +109,15 @@ impl Responder {
             *place = Saved(Some(Entry {
                 psn,
                 msn: self.msn,
-                executed,
-                due: Due::First(executed.whole()),
+                asked,
+                original: done.original,
+                due: Due::First(asked.whole()),
             }));
         }
     }
 
     /// Takes in a packet that has been seen before, which must not be executed again. A READ
-    /// changes nothing, so it may be.
+    /// changes nothing, so it may be. What else has a response of its own gets that again.
     pub(super) fn on_duplicate(
         &mut self,
         psn: Psn,
@@ -139,13 +132,10 @@ impl Responder {
                 return Action::Repeated;
             }
             RcRequest::Read(reth) => self.find_read(psn, reth, saved),
-            RcRequest::CompareSwap(atomic) => {
-                self.find_atomic(psn, atomic, AtomicOp::compare_swap(atomic), saved)
-            }
-            RcRequest::FetchAdd(atomic) => {
-                self.find_atomic(psn, atomic, AtomicOp::fetch_add(atomic), saved)
-            }
-            RcRequest::Flush(..) | RcRequest::AtomicWrite(_) => None,
+            RcRequest::CompareSwap(_)
+            | RcRequest::FetchAdd(_)
+            | RcRequest::Flush(..)
+            | RcRequest::AtomicWrite(_) => self.find_whole(psn, request, saved),
         };
         let Some((slot, part)) = found else {
             return Action::Dropped(Discard::UnknownDuplicate);
@@ -167,17 +157,11 @@ impl Responder {
             .find_map(|(slot, entry)| Some((slot, entry.part(psn, reth, self.mtu)?)))
     }
 
-    /// The number of the atomic that `atomic` at `psn` is a copy of.
-    fn find_atomic(
-        &self,
-        psn: Psn,
-        atomic: &AtomicEth,
-        op: AtomicOp,
-        saved: &[Saved],
-    ) -> Option<(u64, Part)> {
+    /// The number and all of what `request` at `psn` is a copy of.
+    fn find_whole(&self, psn: Psn, request: &RcRequest, saved: &[Saved]) -> Option<(u64, Part)> {
         self.newest_first(saved)
-            .find(|(_, entry)| entry.is_atomic(psn, atomic, op))
-            .map(|(slot, entry)| (slot, entry.executed.whole()))
+            .find(|(_, entry)| entry.is_of(psn, request))
+            .map(|(slot, entry)| (slot, entry.asked.whole()))
     }
 
     /// All that is kept.
@@ -201,18 +185,27 @@ impl Responder {
         let (Due::First(part) | Due::Again(part)) = due else {
             return None;
         };
-        match entry.executed {
-            Executed::Atomic { original, .. } => {
+        match entry.asked {
+            Asked::Atomic { .. } => {
                 entry.due = Due::No;
                 Some(ResponsePlan::Atomic(AtomicReply {
                     slot,
                     due,
                     psn: entry.psn,
                     msn: entry.msn,
-                    original,
+                    original: entry.original,
                 }))
             }
-            Executed::Read { .. } => {
+            Asked::Flush(_) | Asked::AtomicWrite { .. } => {
+                entry.due = Due::No;
+                Some(ResponsePlan::Confirm(Confirmation {
+                    slot,
+                    due,
+                    psn: entry.psn,
+                    msn: entry.msn,
+                }))
+            }
+            Asked::Read { .. } => {
                 let reply = self.read_reply(slot, entry, Turn::Stream(due), part, max_packets)?;
                 entry.due = match reply.is_rest() {
                     true => Due::No,
@@ -250,7 +243,7 @@ impl Responder {
         part: Part,
         max_packets: u32,
     ) -> Option<ReadReply> {
-        let Executed::Read { rkey, va, .. } = entry.executed else {
+        let Asked::Read { rkey, va, .. } = entry.asked else {
             return None;
         };
         let left = self.mtu.packets(part.len).saturating_sub(part.sent);

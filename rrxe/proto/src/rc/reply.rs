@@ -27,8 +27,19 @@ pub enum ResponsePlan {
     },
     /// What an atomic operation found.
     Atomic(AtomicReply),
+    /// That a FLUSH or an ATOMIC WRITE is done: a READ response without data.
+    Confirm(Confirmation),
     /// Some of what is to be read.
     Read(ReadReply),
+}
+
+/// That a FLUSH or an ATOMIC WRITE is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Confirmation {
+    pub(super) slot: u64,
+    pub(super) due: Due,
+    pub(super) psn: Psn,
+    pub(super) msn: Msn,
 }
 
 /// What an atomic operation found.
@@ -88,6 +99,7 @@ impl ResponsePlan {
         match self {
             Self::Ack { psn, .. } => *psn,
             Self::Atomic(reply) => reply.psn,
+            Self::Confirm(reply) => reply.psn,
             Self::Read(reply) => reply.psn,
         }
     }
@@ -95,7 +107,7 @@ impl ResponsePlan {
     /// Packets to send, at least one.
     pub fn count(&self) -> u32 {
         match self {
-            Self::Ack { .. } | Self::Atomic(_) => 1,
+            Self::Ack { .. } | Self::Atomic(_) | Self::Confirm(_) => 1,
             Self::Read(reply) => reply.count,
         }
     }
@@ -111,6 +123,10 @@ impl ResponsePlan {
                 let original = AtomicAckEth::new(reply.original);
                 let aeth = Aeth::new(Syndrome::ACK, reply.msn);
                 (RcResponse::AtomicAcknowledge(aeth, original), 0, 0)
+            }
+            Self::Confirm(reply) => {
+                let aeth = Aeth::new(Syndrome::ACK, reply.msn);
+                (RcResponse::Read(ReadResponsePart::Only(aeth)), 0, 0)
             }
             Self::Read(reply) => {
                 let packet = reply.part.sent.saturating_add(index);

@@ -5,7 +5,7 @@
 use crate::{
     key::{Imm, Key},
     mtu::{PathMtu, MAX_MESSAGE_LEN},
-    rc::local::Local, //
+    rc::{flush::Flush, local::Local}, //
 };
 
 /// What a work request asks for.
@@ -60,6 +60,15 @@ pub enum Operation {
         /// What to add.
         add: u64,
     },
+    /// Has writes before it get as far as they are to get.
+    Flush(Flush),
+    /// Eight bytes into the responder's memory, which nobody sees in part.
+    AtomicWrite {
+        /// Address of the eight bytes.
+        va: u64,
+        /// Key of the memory.
+        rkey: Key,
+    },
     /// Something that concerns this end only.
     Local(Local),
 }
@@ -84,9 +93,11 @@ impl Operation {
             | Self::SendInv(_)
             | Self::Write { .. }
             | Self::WriteImm { .. } => Answer::Acknowledge,
-            Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. } => {
-                Answer::Response
-            }
+            Self::Read { .. }
+            | Self::CompareSwap { .. }
+            | Self::FetchAdd { .. }
+            | Self::Flush(_)
+            | Self::AtomicWrite { .. } => Answer::Response,
             Self::Local(_) => Answer::None,
         }
     }
@@ -94,8 +105,10 @@ impl Operation {
     /// Whether a message of `len` bytes is one for it.
     const fn admits(&self, len: u32) -> bool {
         match self {
-            Self::CompareSwap { .. } | Self::FetchAdd { .. } => len == Request::ATOMIC_LEN,
-            Self::Local(_) => len == 0,
+            Self::CompareSwap { .. } | Self::FetchAdd { .. } | Self::AtomicWrite { .. } => {
+                len == Request::ATOMIC_LEN
+            }
+            Self::Flush(_) | Self::Local(_) => len == 0,
             _ => len <= MAX_MESSAGE_LEN,
         }
     }
@@ -117,7 +130,7 @@ pub struct RequestFlags {
 /// # Invariants
 ///
 /// `len` is at most [`MAX_MESSAGE_LEN`], [`ATOMIC_LEN`](Self::ATOMIC_LEN) if the operation is
-/// atomic, and 0 if it is local.
+/// atomic, and 0 if it moves no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     operation: Operation,
@@ -159,6 +172,15 @@ impl Request {
     /// How it is to be handled.
     pub const fn flags(&self) -> RequestFlags {
         self.flags
+    }
+
+    /// Bytes that a response in the form of a READ's brings, or `None` if it is not answered so.
+    pub(super) const fn fetches(&self) -> Option<u32> {
+        match self.operation {
+            Operation::Read { .. } => Some(self.len),
+            Operation::Flush(_) | Operation::AtomicWrite { .. } => Some(0),
+            _ => None,
+        }
     }
 
     /// PSNs that it takes.

@@ -6,8 +6,8 @@ use crate::{
     key::Key,
     mtu::PathMtu,
     psn::{Msn, Psn},
-    rc::task::AtomicOp,
-    wire::{AtomicEth, Reth}, //
+    rc::{flush::Flush, task::AtomicOp},
+    wire::{RcRequest, Reth}, //
 };
 
 /// Storage for what one READ or atomic leaves behind.
@@ -26,24 +26,19 @@ pub(super) struct Entry {
     pub(super) psn: Psn,
     /// Messages completed with the request.
     pub(super) msn: Msn,
-    pub(super) executed: Executed,
+    pub(super) asked: Asked,
+    /// What an atomic found.
+    pub(super) original: u64,
     pub(super) due: Due,
 }
 
-/// What was asked for, and what an atomic found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Executed {
-    Read {
-        rkey: Key,
-        va: u64,
-        len: u32,
-    },
-    Atomic {
-        rkey: Key,
-        va: u64,
-        op: AtomicOp,
-        original: u64,
-    },
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Read { rkey: Key, va: u64, len: u32 },
+    Atomic { rkey: Key, va: u64, op: AtomicOp },
+    Flush(Flush),
+    AtomicWrite { rkey: Key, va: u64 },
 }
 
 /// Whether a response is to be sent.
@@ -88,24 +83,52 @@ impl Part {
     }
 }
 
-impl Executed {
+impl Asked {
+    /// What `request` asks for, or `None` if it is not answered for itself.
+    fn of(request: &RcRequest) -> Option<Self> {
+        Some(match request {
+            RcRequest::Send(_) | RcRequest::Write(_) => return None,
+            RcRequest::Read(reth) => Self::Read {
+                rkey: reth.rkey(),
+                va: reth.va(),
+                len: reth.dma_len(),
+            },
+            RcRequest::CompareSwap(atomic) => Self::Atomic {
+                rkey: atomic.rkey(),
+                va: atomic.va(),
+                op: AtomicOp::compare_swap(atomic),
+            },
+            RcRequest::FetchAdd(atomic) => Self::Atomic {
+                rkey: atomic.rkey(),
+                va: atomic.va(),
+                op: AtomicOp::fetch_add(atomic),
+            },
+            RcRequest::Flush(feth, reth) => Self::Flush(Flush::read(feth, reth)?),
+            RcRequest::AtomicWrite(reth) => Self::AtomicWrite {
+                rkey: reth.rkey(),
+                va: reth.va(),
+            },
+        })
+    }
+
+    /// Bytes that the responses bring.
+    fn len(&self) -> u32 {
+        match self {
+            Self::Read { len, .. } => *len,
+            Self::Atomic { .. } | Self::Flush(_) | Self::AtomicWrite { .. } => 0,
+        }
+    }
+
     /// PSNs that the responses take.
     pub(super) fn packets(&self, mtu: PathMtu) -> u32 {
-        match self {
-            Self::Read { len, .. } => mtu.packets(*len),
-            Self::Atomic { .. } => 1,
-        }
+        mtu.packets(self.len())
     }
 
     /// The whole response.
     pub(super) fn whole(&self) -> Part {
-        let len = match self {
-            Self::Read { len, .. } => *len,
-            Self::Atomic { .. } => 0,
-        };
         Part {
             start: 0,
-            len,
+            len: self.len(),
             sent: 0,
         }
     }
@@ -114,7 +137,7 @@ impl Executed {
 impl Entry {
     /// The part of the response that `reth` at `psn` asks for again, or `None` if it is no part.
     pub(super) fn part(&self, psn: Psn, reth: &Reth, mtu: PathMtu) -> Option<Part> {
-        let Executed::Read { rkey, va, len } = self.executed else {
+        let Asked::Read { rkey, va, len } = self.asked else {
             return None;
         };
         let start = psn.offset_from(self.psn);
@@ -131,20 +154,15 @@ impl Entry {
         })
     }
 
-    /// Whether `asked` at `psn` is the atomic that was executed.
-    pub(super) fn is_atomic(&self, psn: Psn, asked: &AtomicEth, asked_op: AtomicOp) -> bool {
-        match self.executed {
-            Executed::Atomic { rkey, va, op, .. } => {
-                psn == self.psn && rkey == asked.rkey() && va == asked.va() && op == asked_op
-            }
-            Executed::Read { .. } => false,
-        }
+    /// Whether `request` at `psn` is what was executed.
+    pub(super) fn is_of(&self, psn: Psn, request: &RcRequest) -> bool {
+        psn == self.psn && Asked::of(request) == Some(self.asked)
     }
 
     /// Whether `part` goes to the end of the response.
     pub(super) fn is_ended_by(&self, part: Part, mtu: PathMtu) -> bool {
         let end = part.start.saturating_add(mtu.packets(part.len));
-        end == self.executed.packets(mtu)
+        end == self.asked.packets(mtu)
     }
 
     /// Has `part` sent.

@@ -6,9 +6,10 @@ use crate::{
     key::{Imm, Key},
     qpn::Qpn,
     rc::{
+        flush::Flush,
         kept::Keep,
         plan::AckRequest,
-        saved::Executed, //
+        saved::Asked, //
     },
     status::{NakCode, WcOpcode, WcStatus},
     wire::{AtomicEth, Headers}, //
@@ -110,6 +111,16 @@ pub enum TaskKind {
         /// What to do with them.
         op: AtomicOp,
     },
+    /// Have all writes before get as far as they are to get, after a check that the key gives the
+    /// rights of the [placement](Flush::placement).
+    Flush(Flush),
+    /// Store the payload, eight bytes, in one step. The address is aligned.
+    AtomicWrite {
+        /// Key of the memory.
+        rkey: Key,
+        /// Address of the eight bytes.
+        va: u64,
+    },
 }
 
 /// An atomic operation.
@@ -172,7 +183,7 @@ pub(crate) enum Effect {
     /// A packet of a message has been executed.
     Message(Step),
     /// A response is due, and is kept for when it is asked for again.
-    Respond(Executed),
+    Respond(Asked),
 }
 
 /// How a packet changes the message that it is of.

@@ -40,11 +40,7 @@ impl Feth {
 
     /// Which writes, or `None` if the value is reserved.
     pub const fn selectivity(&self) -> Option<Selectivity> {
-        match (self.bits.get() & SELECTIVITY) >> SELECTIVITY_SHIFT {
-            0 => Some(Selectivity::Range),
-            1 => Some(Selectivity::Region),
-            _ => None,
-        }
+        Selectivity::new(((self.bits.get() & SELECTIVITY) >> SELECTIVITY_SHIFT) as u8)
     }
 }
 
@@ -114,6 +110,17 @@ pub enum Selectivity {
     Range = 0,
     /// Those to the whole memory region.
     Region = 1,
+}
+
+impl Selectivity {
+    /// Takes an `ib_selectivity_level`, or `None` if it is none.
+    pub const fn new(level: u8) -> Option<Self> {
+        match level {
+            0 => Some(Self::Range),
+            1 => Some(Self::Region),
+            _ => None,
+        }
+    }
 }
 
 const PLACEMENT: u32 = 0x0f;

@@ -179,7 +179,7 @@ impl End {
     }
 
     /// Sends what there is to send, responses first.
-    pub fn transmit(&mut self, now: Nanos, own: &Watch) -> Result<Sent, Violation> {
+    pub fn transmit(&mut self, now: Nanos, own: &mut Watch) -> Result<Sent, Violation> {
         let mut sent = Sent {
             frames: Vec::new(),
             more: true,
@@ -193,6 +193,10 @@ impl End {
                     sent.answered = true;
                     if self.is_dead() {
                         sent.more = false;
+                        return Ok(sent);
+                    }
+                    // What is before a local work is seen to be sent before that happens.
+                    if !sent.frames.is_empty() && self.asking.is_local_next() {
                         return Ok(sent);
                     }
                     match self.asking.transmit(now, self.index, left, own)? {

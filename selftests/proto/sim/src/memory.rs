@@ -13,6 +13,8 @@ pub struct Rights {
     pub read: bool,
     /// Compare-and-swap, fetch-and-add.
     pub atomic: bool,
+    /// FLUSH.
+    pub flush: bool,
 }
 
 impl Rights {
@@ -21,12 +23,14 @@ impl Rights {
         write: true,
         read: true,
         atomic: true,
+        flush: true,
     };
     /// Nothing.
     pub const NONE: Self = Self {
         write: false,
         read: false,
         atomic: false,
+        flush: false,
     };
 }
 
@@ -70,6 +74,15 @@ impl Memory {
     /// The region named `rkey`, valid or not.
     pub fn region(&self, rkey: u32) -> Option<&Region> {
         self.regions.get(&rkey)
+    }
+
+    /// Whether `rkey` names a region whose rights `allowed` says yes to.
+    pub fn admits(&self, rkey: u32, allowed: impl Fn(&Rights) -> bool) -> Result<(), Refused> {
+        let region = self.regions.get(&rkey).ok_or(Refused)?;
+        if region.valid && allowed(&region.rights) {
+            return Ok(());
+        }
+        Err(Refused)
     }
 
     /// Makes `rkey` name nothing any more; `false` if it did not name anything.

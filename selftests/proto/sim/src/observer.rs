@@ -16,6 +16,7 @@ use crate::{
         Verdict, //
     },
     program::{
+        LocalOp,
         Op,
         Work, //
     },
@@ -74,6 +75,8 @@ pub struct Observer {
     earlier_timer: Option<u8>,
     /// No new message may begin.
     draining: bool,
+    /// Local works that were carried out.
+    locals: usize,
     /// Packets sent more than once.
     resent: u64,
 }
@@ -110,6 +113,7 @@ impl Observer {
             nak_pending: false,
             earlier_timer: None,
             draining: false,
+            locals: 0,
             resent: 0,
         }
     }
@@ -224,7 +228,8 @@ impl Observer {
             self.read_begins.insert(at);
             self.read_ends.insert(at + responses(reference, reth.len));
         }
-        let credit = read || packet.atomic.is_some();
+        let credit =
+            read || packet.atomic.is_some() || matches!(packet.opcode, FLUSH | ATOMIC_WRITE);
         let known = at <= reference.executed();
         let new = at == reference.executed();
         self.nak_pending &= !new;
@@ -264,7 +269,7 @@ impl Observer {
                 if packet.opcode == ACK {
                     reference.messages_through(at)
                 } else {
-                    index + 1
+                    reference.ordinal(index + 1)
                 }
             }
             Some(verdict @ (Verdict::Nak(0) | Verdict::RnrNak(_))) => {
@@ -278,7 +283,7 @@ impl Observer {
                         reference.executed()
                     ));
                 }
-                index
+                reference.ordinal(index)
             }
             Some(Verdict::Nak(1..=4)) => {
                 self.owed = None;
@@ -288,7 +293,7 @@ impl Observer {
                         reference.executed()
                     ));
                 }
-                index
+                reference.ordinal(index)
             }
             Some(other) => return Err(format!("reserved syndrome: {other:?}")),
         };
@@ -435,16 +440,54 @@ impl Observer {
         if part == 0 && self.draining {
             return Err(format!("work {index} begun while the send queue drains"));
         }
-        if part == 0 && works[index].fence {
-            let pending =
-                (0..index).find(|&i| works[i].op.takes_credit() && !self.settled(reference, i));
-            if let Some(pending) = pending {
-                return Err(format!(
-                    "fenced work {index} begun before {pending} was answered"
-                ));
-            }
+        let locals = works[..index].iter().filter(|work| work.op.is_local());
+        if part == 0 && locals.count() != self.locals {
+            return Err(format!("work {index} begun before a local one was done"));
+        }
+        if part == 0 {
+            self.fence(reference, index)?;
         }
         Ok(())
+    }
+
+    /// A fenced work begins after the READs and atomics before it.
+    fn fence(&self, reference: &Reference, index: usize) -> Judged {
+        let works = &reference.flow().works;
+        let pending =
+            (0..index).find(|&i| works[i].op.takes_credit() && !self.settled(reference, i));
+        match pending {
+            Some(pending) if works[index].fence => Err(format!(
+                "fenced work {index} begun before {pending} was answered"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether local work `index` may be carried out now.
+    pub fn local_turn(&self, reference: &Reference, index: usize) -> Judged {
+        let start = reference.start(index);
+        if self.sent != start {
+            return Err(format!(
+                "local work {index} in the turn of packet {}",
+                self.sent
+            ));
+        }
+        if self.draining {
+            return Err(format!("local work {index} while the send queue drains"));
+        }
+        let waits = reference.flow().works[index].op == Op::Local(LocalOp::Invalidate);
+        if waits && self.solid < start {
+            return Err(format!(
+                "local work {index} before packet {} was acknowledged",
+                self.solid
+            ));
+        }
+        self.fence(reference, index)
+    }
+
+    /// A local work was carried out.
+    pub fn local_done(&mut self) {
+        self.locals += 1;
     }
 
     fn within_limits(&self, reference: &Reference) -> Judged {
@@ -524,6 +567,13 @@ impl Observer {
             self.responded[at as usize] = true;
             return Ok(());
         }
+        if work.op.is_confirmed() {
+            if packet.opcode != READ_ONLY || !packet.payload.is_empty() {
+                return Err(format!("work {index} is not confirmed by {packet}"));
+            }
+            self.responded[at as usize] = true;
+            return Ok(());
+        }
         if !work.op.is_read() {
             return Err(format!("READ response for work {index}, {:?}", work.op));
         }
@@ -581,6 +631,9 @@ fn request_is(reference: &Reference, index: usize, part: u32, packet: &Packet<'_
         (Op::Read { .. }, ..) => READ_REQUEST,
         (Op::CompareSwap { .. }, ..) => COMPARE_SWAP,
         (Op::FetchAdd { .. }, ..) => FETCH_ADD,
+        (Op::AtomicWrite { .. }, ..) => ATOMIC_WRITE,
+        (Op::Flush { .. }, ..) => FLUSH,
+        (Op::Local(_), ..) => return Err(format!("work {index} has no packets")),
         (Op::Send | Op::SendImm(_) | Op::SendInv(_), true, false) => SEND_FIRST,
         (Op::Send | Op::SendImm(_) | Op::SendInv(_), false, false) => SEND_MIDDLE,
         (Op::Send, false, true) => SEND_LAST,
@@ -632,8 +685,15 @@ fn expect_headers(
         Op::Write { va, rkey } | Op::WriteImm { va, rkey, .. } if first => {
             expect("RETH", reth, Some((va, rkey, work.len)))?;
         }
+        Op::AtomicWrite { va, rkey } => expect("RETH", reth, Some((va, rkey, 8)))?,
+        Op::Flush { va, rkey, len, .. } => expect("RETH", reth, Some((va, rkey, len)))?,
         _ => expect("RETH", reth, None)?,
     }
+    let how = match work.op {
+        Op::Flush { how, .. } => Some(how),
+        _ => None,
+    };
+    expect("FETH", packet.feth, how)?;
     let atomic = packet.atomic.map(|a| (a.va, a.rkey, a.swap_add));
     match work.op {
         Op::CompareSwap {
@@ -658,10 +718,10 @@ fn expect_headers(
         _ => None,
     };
     expect("IETH", packet.invalidate, invalidate)?;
-    let payload = if work.op.takes_credit() {
-        &[]
-    } else {
+    let payload = if work.op.sends_data() {
         &work.payload[offset as usize..(offset + len) as usize]
+    } else {
+        &[]
     };
     if packet.payload != payload {
         return Err(format!(

@@ -33,6 +33,8 @@ pub mod opcode {
     pub const FETCH_ADD: u8 = 0x14;
     pub const SEND_LAST_INV: u8 = 0x16;
     pub const SEND_ONLY_INV: u8 = 0x17;
+    pub const FLUSH: u8 = 0x1c;
+    pub const ATOMIC_WRITE: u8 = 0x1d;
 }
 
 use opcode::*;
@@ -120,6 +122,8 @@ pub struct Packet<'a> {
     pub aeth: Option<Aeth>,
     /// What to do atomically.
     pub atomic: Option<AtomicEth>,
+    /// How far a FLUSH goes, and which writes it is about.
+    pub feth: Option<(u8, u8)>,
     /// What an atomic found.
     pub original: Option<u64>,
     /// Immediate data.
@@ -167,13 +171,21 @@ impl<'a> Packet<'a> {
             reth: None,
             aeth: None,
             atomic: None,
+            feth: None,
             original: None,
             imm: None,
             invalidate: None,
             payload: &[],
         };
+        if opcode == FLUSH {
+            let word = cursor.u32()?;
+            if word >> 6 != 0 {
+                return Err("a reserved bit of the FETH is set".into());
+            }
+            packet.feth = Some((word as u8 & 0x0f, word as u8 >> 4));
+        }
         match opcode {
-            WRITE_FIRST | WRITE_ONLY | WRITE_ONLY_IMM | READ_REQUEST => {
+            WRITE_FIRST | WRITE_ONLY | WRITE_ONLY_IMM | READ_REQUEST | FLUSH | ATOMIC_WRITE => {
                 packet.reth = Some(Reth {
                     va: cursor.u64()?,
                     rkey: cursor.u32()?,
@@ -295,6 +307,8 @@ pub fn name(opcode: u8) -> &'static str {
         FETCH_ADD => "FETCH_ADD",
         SEND_LAST_INV => "SEND_LAST_INV",
         SEND_ONLY_INV => "SEND_ONLY_INV",
+        FLUSH => "FLUSH",
+        ATOMIC_WRITE => "ATOMIC_WRITE",
         _ => "?",
     }
 }

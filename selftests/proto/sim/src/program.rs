@@ -40,6 +40,27 @@ pub enum Op {
         rkey: u32,
         add: u64,
     },
+    AtomicWrite {
+        va: u64,
+        rkey: u32,
+    },
+    Flush {
+        va: u64,
+        rkey: u32,
+        len: u32,
+        /// As the wire has them: how far writes get, and which.
+        how: (u8, u8),
+    },
+    Local(LocalOp),
+}
+
+/// A work of which nothing is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalOp {
+    /// Waits for all before it.
+    Invalidate,
+    /// Happens when its turn has come.
+    Bind,
 }
 
 impl Op {
@@ -63,9 +84,33 @@ impl Op {
         matches!(self, Op::CompareSwap { .. } | Op::FetchAdd { .. })
     }
 
-    /// READ or atomic: takes a credit, and ends with a response of its own.
+    /// Answered by a READ response without data.
+    pub fn is_confirmed(self) -> bool {
+        matches!(self, Op::AtomicWrite { .. } | Op::Flush { .. })
+    }
+
+    /// Takes a credit, and ends with a response of its own.
     pub fn takes_credit(self) -> bool {
-        self.is_read() || self.is_atomic()
+        self.is_read() || self.is_atomic() || self.is_confirmed()
+    }
+
+    /// Nothing is sent of it.
+    pub fn is_local(self) -> bool {
+        matches!(self, Op::Local(_))
+    }
+
+    /// Its packets carry data.
+    pub fn sends_data(self) -> bool {
+        self.is_send() || self.is_write() || matches!(self, Op::AtomicWrite { .. })
+    }
+
+    /// The bytes of its message, if it can have only so many.
+    pub fn fixed_len(self) -> Option<u32> {
+        match self {
+            Op::CompareSwap { .. } | Op::FetchAdd { .. } | Op::AtomicWrite { .. } => Some(8),
+            Op::Flush { .. } | Op::Local(_) => Some(0),
+            _ => None,
+        }
     }
 
     /// Uses up a receive of the other side.
@@ -91,18 +136,18 @@ pub struct Work {
     pub fence: bool,
     /// Its local buffer turns out to be inaccessible.
     pub local_fault: bool,
-    /// What it sends; empty for READs and atomics.
+    /// What it sends.
     pub payload: Vec<u8>,
 }
 
 impl Work {
     /// A signaled work posted at the beginning; its payload follows from its length.
     pub fn new(op: Op, len: u32) -> Self {
-        let len = if op.is_atomic() { 8 } else { len };
-        let payload = if op.takes_credit() {
-            Vec::new()
-        } else {
+        let len = op.fixed_len().unwrap_or(len);
+        let payload = if op.sends_data() {
             (0..len).map(|i| (i * 7 + len) as u8).collect()
+        } else {
+            Vec::new()
         };
         Self {
             at: 0,
@@ -272,6 +317,9 @@ impl Flow {
 
     /// How many PSNs a work request takes.
     pub fn packets(&self, work: &Work) -> u32 {
+        if work.op.is_local() {
+            return 0;
+        }
         if work.op.is_atomic() {
             return 1;
         }

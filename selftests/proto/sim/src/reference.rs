@@ -45,6 +45,17 @@ pub enum Deed<'a> {
         va: u64,
         add: u64,
     },
+    AtomicWrite {
+        rkey: u32,
+        va: u64,
+        data: &'a [u8],
+    },
+    Flush {
+        rkey: u32,
+        va: u64,
+        len: u32,
+        how: (u8, u8),
+    },
     Nothing,
 }
 
@@ -57,6 +68,8 @@ pub struct Reference {
     flow: Flow,
     /// First packet of every work, and the packet after the last.
     starts: Vec<u32>,
+    /// Messages before every work, and in all: local works are none.
+    ordinals: Vec<usize>,
     /// What each READ should place, what each atomic should find.
     results: Vec<Vec<u8>>,
     /// Memory after all works.
@@ -68,9 +81,10 @@ pub struct Reference {
 impl Reference {
     /// Runs the program of `flow` in the model.
     pub fn new(flow: Flow) -> Self {
-        let mut starts = vec![0];
+        let (mut starts, mut ordinals) = (vec![0], vec![0]);
         for work in &flow.works {
             starts.push(starts[starts.len() - 1] + flow.packets(work));
+            ordinals.push(ordinals[ordinals.len() - 1] + usize::from(!work.op.is_local()));
         }
         let mut memory: HashMap<u32, (u64, Vec<u8>)> = flow
             .regions
@@ -89,6 +103,7 @@ impl Reference {
         Self {
             flow,
             starts,
+            ordinals,
             results,
             last,
             executed: 0,
@@ -108,6 +123,11 @@ impl Reference {
     /// First packet of work `index`; of the one past the last, the number of packets in all.
     pub fn start(&self, index: usize) -> u32 {
         self.starts[index]
+    }
+
+    /// Messages before work `index`.
+    pub fn ordinal(&self, index: usize) -> usize {
+        self.ordinals[index]
     }
 
     /// The packet a PSN stands for, if the program has that many.
@@ -149,12 +169,12 @@ impl Reference {
 
     /// Messages the responder has executed whole.
     pub fn messages(&self) -> usize {
-        self.starts.partition_point(|&start| start <= self.executed) - 1
+        self.ordinals[self.starts.partition_point(|&start| start <= self.executed) - 1]
     }
 
-    /// Works whose last packet is at or before `packet`.
+    /// Messages whose last packet is at or before `packet`.
     pub fn messages_through(&self, packet: u32) -> usize {
-        self.starts.partition_point(|&start| start <= packet + 1) - 1
+        self.ordinals[self.starts.partition_point(|&start| start <= packet + 1) - 1]
     }
 
     /// What an atomic should find.
@@ -250,6 +270,7 @@ impl Reference {
     fn leaves(&self, work: &Work, rkey: u32, va: u64, byte: u8) -> bool {
         match work.op {
             Op::Write { va: to, rkey: key }
+            | Op::AtomicWrite { va: to, rkey: key }
             | Op::WriteImm {
                 va: to, rkey: key, ..
             } => {
@@ -317,6 +338,13 @@ impl Reference {
                 swap,
             },
             Op::FetchAdd { va, rkey, add } => Deed::FetchAdd { rkey, va, add },
+            Op::AtomicWrite { va, rkey } => Deed::AtomicWrite {
+                rkey,
+                va,
+                data: &work.payload,
+            },
+            Op::Flush { va, rkey, len, how } => Deed::Flush { rkey, va, len, how },
+            Op::Local(_) => Deed::Nothing,
         }
     }
 }
@@ -328,8 +356,8 @@ type Regions = HashMap<u32, (u64, Vec<u8>)>;
 /// responder will refuse change nothing.
 fn run(memory: &mut Regions, work: &Work) -> Vec<u8> {
     match work.op {
-        Op::Send | Op::SendImm(_) | Op::SendInv(_) => Vec::new(),
-        Op::Write { va, rkey } | Op::WriteImm { va, rkey, .. } => {
+        Op::Send | Op::SendImm(_) | Op::SendInv(_) | Op::Flush { .. } | Op::Local(_) => Vec::new(),
+        Op::Write { va, rkey } | Op::WriteImm { va, rkey, .. } | Op::AtomicWrite { va, rkey } => {
             if let Some(bytes) = slice(memory, rkey, va, work.len as usize) {
                 bytes.copy_from_slice(&work.payload);
             }

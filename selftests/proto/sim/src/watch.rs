@@ -72,6 +72,8 @@ pub struct Watch {
     fate: Fate,
     completed: usize,
     failed: Option<usize>,
+    /// Local works carried out.
+    locals: usize,
     taken: usize,
     received: usize,
 }
@@ -86,6 +88,7 @@ impl Watch {
             fate,
             completed: 0,
             failed: None,
+            locals: 0,
             taken: 0,
             received: 0,
         }
@@ -144,6 +147,26 @@ impl Watch {
         Ok(())
     }
 
+    /// The turn of local work `index` has come. How it goes is told.
+    pub fn local_turn(&mut self, index: usize) -> Result<Result<(), ()>, Violation> {
+        let works = &self.reference.flow().works;
+        let local = works
+            .iter()
+            .enumerate()
+            .filter(|(_, work)| work.op.is_local());
+        let due = local.map(|(index, _)| index).nth(self.locals);
+        if due != Some(index) {
+            return Err(format!("local work {index} in the turn of {due:?}"));
+        }
+        self.observer.local_turn(&self.reference, index)?;
+        if works[index].local_fault {
+            return Ok(Err(()));
+        }
+        self.locals += 1;
+        self.observer.local_done();
+        Ok(Ok(()))
+    }
+
     fn success(&self, index: usize, placed: &[u8]) -> Result<(), Violation> {
         if let Fate::Fails { work, .. } = self.fate {
             if index >= work {
@@ -159,6 +182,13 @@ impl Watch {
             ));
         }
         let op = reference.flow().works[index].op;
+        let locals = reference.flow().works[..=index]
+            .iter()
+            .filter(|work| work.op.is_local())
+            .count();
+        if locals > self.locals {
+            return Err(format!("work {index} succeeded before a local one"));
+        }
         if op.takes_credit() && !self.observer.settled(reference, index) {
             return Err(format!(
                 "work {index} succeeded before its responses were delivered"

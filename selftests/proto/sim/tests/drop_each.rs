@@ -5,6 +5,7 @@
 use rrxe_sim::{
     program::{
         Flow,
+        LocalOp,
         Op,
         Settings,
         Work, //
@@ -51,6 +52,24 @@ fn operations() -> Vec<Op> {
             rkey: RKEY,
             add: 9,
         },
+        Op::AtomicWrite {
+            va: VA + 16,
+            rkey: RKEY,
+        },
+        Op::Flush {
+            va: VA,
+            rkey: RKEY,
+            len: 5000,
+            how: (1, 0),
+        },
+        Op::Flush {
+            va: 0,
+            rkey: RKEY,
+            len: 0,
+            how: (3, 1),
+        },
+        Op::Local(LocalOp::Invalidate),
+        Op::Local(LocalOp::Bind),
     ]
 }
 

@@ -314,6 +314,11 @@ fn obey(
         }
         TaskKind::Read { len, .. } => assert!(len > 0 && len <= 1 << 31),
         TaskKind::Atomic { va, .. } => assert_eq!(va % 8, 0, "misaligned"),
+        TaskKind::AtomicWrite { va, .. } => assert_eq!((va % 8, len), (0, 8)),
+        TaskKind::Flush(flush) => {
+            assert!(flush.placement.is_valid() && flush.len <= 1 << 31);
+            assert_eq!(len, 0);
+        }
     }
     assert!(
         len <= MTU.bytes(),
@@ -397,7 +402,9 @@ fn drain_responses(
                     _ => assert!((ahead <= 0 || account.wrapped) && account.failed),
                 }
             }
-            ResponsePlan::Atomic(_) => assert!(ahead < 0 || account.wrapped),
+            ResponsePlan::Atomic(_) | ResponsePlan::Confirm(_) => {
+                assert!(ahead < 0 || account.wrapped);
+            }
             ResponsePlan::Read(read) => {
                 assert!(ahead < 0 || account.wrapped);
                 if rng.chance(50) && !read.is_empty() {
@@ -545,10 +552,17 @@ fn torment_requester(seed: u64) {
 
 fn any_work(rng: &mut Rng) -> Work {
     let (va, rkey) = (0x1000, 1);
-    let op = match rng.below(5) {
+    let op = match rng.below(8) {
         0 => Op::Send,
         1 => Op::Write { va, rkey },
         2 => Op::FetchAdd { va, rkey, add: 1 },
+        3 => Op::AtomicWrite { va, rkey },
+        4 => Op::Flush {
+            va,
+            rkey,
+            len: 9,
+            how: (1, 0),
+        },
         _ => Op::Read { va, rkey },
     };
     Work::new(op, rng.pick(&[0, 1, 256, 300, 600]))
@@ -633,7 +647,7 @@ impl Told {
             WcStatus::Success => {
                 assert!(!self.failed, "success after an error");
                 let work = &self.works[index];
-                if work.op.takes_credit() {
+                if work.op.is_read() || work.op.is_atomic() {
                     assert_eq!(self.placed[index], work.len, "success without the data");
                 }
                 assert!(

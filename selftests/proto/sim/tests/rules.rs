@@ -14,6 +14,7 @@ use rrxe_sim::{
     observer::rnr_wait,
     program::{
         Flow,
+        LocalOp,
         Op,
         Settings,
         Work, //
@@ -43,6 +44,19 @@ const ADD: Op = Op::FetchAdd {
     rkey: RKEY,
     add: 3,
 };
+
+const ATOMIC_WRITE: Op = Op::AtomicWrite {
+    va: VA + 8,
+    rkey: RKEY,
+};
+const FLUSH: Op = Op::Flush {
+    va: VA + 16,
+    rkey: RKEY,
+    len: 4000,
+    how: (3, 0),
+};
+const INVALIDATE: Op = Op::Local(LocalOp::Invalidate);
+const BIND: Op = Op::Local(LocalOp::Bind);
 
 /// The trace of a scenario that ended as it had to.
 struct Trace(Vec<(Nanos, String)>);
@@ -316,6 +330,33 @@ fn rule_09_where_no_read_may_be_in_flight_none_is_sent() {
 }
 
 #[test]
+fn rule_09_local_works_happen_once_in_their_turn() {
+    let works: Vec<Work> = [
+        WRITE, BIND, READ, INVALIDATE, BIND, BIND, ADD, INVALIDATE, FLUSH,
+    ]
+    .map(|op| Work::new(op, 700))
+    .into();
+    Trace::of(&one_way(Settings::PLAIN, works.clone()));
+    for side in 0..2 {
+        for n in 0..12 {
+            Trace::of(&lose(one_way(Settings::PLAIN, works.clone()), side, n));
+        }
+    }
+}
+
+#[test]
+fn rule_09_a_local_work_that_fails_is_reported_in_its_turn() {
+    for (op, status) in [(BIND, &[6]), (INVALIDATE, &[2])] {
+        let mut works = vec![Work::new(WRITE, 700), Work::new(op, 0), Work::new(WRITE, 1)];
+        works[1].local_fault = true;
+        for n in 0..4 {
+            let scenario = one_way(Settings::PLAIN, works.clone());
+            Trace::of(&lose(failing(scenario, 1, status), 0, n));
+        }
+    }
+}
+
+#[test]
 fn rule_10_every_ack_req_is_answered_and_a_batch_by_one_ack() {
     let trace = Trace::of(&one_way(Settings::PLAIN, sends(30, 10)));
     assert_eq!(trace.count(&["0 --> SEND", "AckReq"]), 30);
@@ -491,6 +532,30 @@ fn rule_19_a_receive_that_cannot_be_written_is_a_remote_operation_error() {
 }
 
 #[test]
+fn required_01_a_flush_and_an_atomic_write_are_sent_again_with_their_address() {
+    for op in [FLUSH, ATOMIC_WRITE] {
+        let name = if op == FLUSH { "FLUSH" } else { "ATOMIC_WRITE" };
+        let va = if op == FLUSH { VA + 16 } else { VA + 8 };
+        for side in 0..2 {
+            let scenario = one_way(Settings::PLAIN, vec![Work::new(op, 8)]);
+            let trace = Trace::of(&lose(scenario, side, 0));
+            let words = ["0 --> ", name, &format!("va {va:#x} ")];
+            assert_eq!(trace.count(&words), 2);
+        }
+    }
+}
+
+#[test]
+fn required_02_a_flush_and_an_atomic_write_are_confirmed_again_and_not_executed() {
+    for op in [FLUSH, ATOMIC_WRITE] {
+        let works = vec![Work::new(op, 8), Work::new(WRITE, 8)];
+        let trace = Trace::of(&lose(one_way(Settings::PLAIN, works), 1, 0));
+        assert_eq!(trace.count(&["1     Execute"]), 2);
+        assert_eq!(trace.count(&["1 --> READ_ONLY"]), 2);
+    }
+}
+
+#[test]
 fn required_02_a_read_of_nothing_can_be_answered_again() {
     for n in 0..2 {
         let works = vec![Work::new(READ, 0), Work::new(ADD, 8), Work::new(READ, 0)];
@@ -506,7 +571,12 @@ fn required_03_credits_come_back() {
         ..Settings::PLAIN
     };
     let works: Vec<Work> = (0..60)
-        .map(|i| Work::new([READ, ADD, WRITE][i % 3], 10 * i as u32))
+        .map(|i| {
+            Work::new(
+                [READ, ADD, WRITE, FLUSH, ATOMIC_WRITE][i % 5],
+                10 * i as u32,
+            )
+        })
         .collect();
     for n in 0..20 {
         Trace::of(&lose(one_way(settings, works.clone()), 1, n));
@@ -607,6 +677,20 @@ fn required_13_what_the_queue_pair_does_not_allow_is_an_invalid_request() {
             ADD,
             Rights {
                 atomic: false,
+                ..Rights::ALL
+            },
+        ),
+        (
+            ATOMIC_WRITE,
+            Rights {
+                write: false,
+                ..Rights::ALL
+            },
+        ),
+        (
+            FLUSH,
+            Rights {
+                flush: false,
                 ..Rights::ALL
             },
         ),

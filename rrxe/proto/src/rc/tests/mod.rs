@@ -2,6 +2,7 @@
 
 //! Tests of both sides, each named for the rule it checks.
 
+mod confirmed;
 mod hostile;
 mod local;
 mod pair;

@@ -15,6 +15,8 @@ use crate::{
         Action,
         AtomicOp,
         Done,
+        Flush,
+        Local,
         Operation,
         Placement,
         ReceiveConfig,
@@ -30,12 +32,13 @@ use crate::{
         SendConfig,
         Take,
         TaskKind,
-        Window, //
+        Window,
+        WqeSeq, //
     },
     status::WcStatus,
     time::Instant,
     timers::{AckTimeout, RnrTimer},
-    wire::{HeaderSpec, Headers}, //
+    wire::{self, HeaderSpec, Headers, Selectivity}, //
 };
 
 const KEY: Key = Key(7);
@@ -64,6 +67,9 @@ enum Verb {
     WriteImm,
     Read,
     FetchAdd,
+    AtomicWrite,
+    Flush,
+    Local,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +159,9 @@ struct World {
     filling: Vec<u8>,
     received: Vec<(Vec<u8>, Option<Imm>)>,
     atomics: u64,
+    flushed: Vec<u64>,
+    /// Local operations that were carried out.
+    locals: Vec<WqeSeq>,
     there: Link,
     back: Link,
     done: Vec<WcStatus>,
@@ -203,6 +212,8 @@ impl World {
             filling: Vec::new(),
             received: Vec::new(),
             atomics: 0,
+            flushed: Vec::new(),
+            locals: Vec::new(),
             there: Link::default(),
             back: Link::default(),
             done: Vec::new(),
@@ -218,9 +229,14 @@ impl World {
         (seq * 997 % (MEMORY - len as usize)) as u64
     }
 
+    fn aligned_va(seq: usize) -> u64 {
+        Self::va(seq, 8) & !7
+    }
+
     fn post(&mut self, seq: usize, work: Work) {
         let len = match work.verb {
-            Verb::FetchAdd => 8,
+            Verb::FetchAdd | Verb::AtomicWrite => 8,
+            Verb::Flush | Verb::Local => 0,
             _ => work.len,
         };
         let (va, rkey) = (Self::va(seq, work.len), KEY);
@@ -236,6 +252,18 @@ impl World {
                 rkey,
                 add: 1,
             },
+            Verb::AtomicWrite => Operation::AtomicWrite {
+                va: Self::aligned_va(seq),
+                rkey,
+            },
+            Verb::Flush => Operation::Flush(Flush {
+                rkey,
+                va: seq as u64,
+                len: work.len,
+                placement: wire::Placement::GLOBAL,
+                selectivity: Selectivity::Range,
+            }),
+            Verb::Local => Operation::Local(Local::Invalidate(rkey)),
         };
         self.local.push(match work.verb {
             Verb::Read | Verb::FetchAdd => vec![0; len as usize],
@@ -253,6 +281,14 @@ impl World {
     }
 
     fn transmit_requests(&mut self) -> bool {
+        if let Some(task) = self.requester.poll_local(&self.queue) {
+            // It waits for all before it.
+            self.poll_completions();
+            assert_eq!(task.wqe().get() as usize, self.done.len());
+            self.locals.push(task.wqe());
+            self.requester.commit_local(task, Ok(()), &self.queue);
+            return true;
+        }
         let max = 1 + (self.rng.next() % 8) as u32;
         let Some(plan) = self.requester.poll_transmit(self.now, max, &self.queue) else {
             return false;
@@ -355,6 +391,11 @@ impl World {
                 done.original = self.atomics;
                 self.atomics += 1;
             }
+            TaskKind::AtomicWrite { rkey, va } => {
+                assert_eq!((rkey, packet.payload.len()), (KEY, 8));
+                self.remote[va as usize..][..8].copy_from_slice(&packet.payload);
+            }
+            TaskKind::Flush(flush) => self.flushed.push(flush.va),
         }
         if let Some(done) = self.responder.commit(task, Ok(done), &mut self.saved) {
             assert_eq!(done.status, WcStatus::Success);
@@ -411,7 +452,7 @@ impl World {
             {
                 self.requester.on_timeout(self.now);
             }
-            if !busy && self.is_idle() {
+            if !busy && self.done.len() < self.queue.0.len() && self.is_idle() {
                 let at = self.requester.next_deadline();
                 self.now = at.expect("work is left and nothing will happen");
             }
@@ -441,6 +482,9 @@ fn any_work() -> impl Strategy<Value = Work> {
         Just(Verb::WriteImm),
         Just(Verb::Read),
         Just(Verb::FetchAdd),
+        Just(Verb::AtomicWrite),
+        Just(Verb::Flush),
+        Just(Verb::Local),
     ];
     let len = prop_oneof![0u32..4, 250u32..260, 0u32..3000, Just(512), Just(8000)];
     (verb, len, prop::bool::weighted(0.2)).prop_map(|(verb, len, fence)| Work { verb, len, fence })
@@ -475,6 +519,7 @@ proptest! {
         let mut remote = pattern(1, MEMORY as u32);
         let mut received = Vec::new();
         let mut atomics = 0u64;
+        let (mut flushed, mut locals) = (Vec::new(), Vec::new());
         for (seq, work) in work.iter().enumerate() {
             let imm = Imm((seq as u32).to_be_bytes());
             let bytes = pattern(seq, work.len);
@@ -498,8 +543,17 @@ proptest! {
                     prop_assert_eq!(&world.local[seq], &atomics.to_le_bytes());
                     atomics += 1;
                 }
+                Verb::AtomicWrite => {
+                    let va = World::aligned_va(seq) as usize;
+                    remote[va..va + 8].copy_from_slice(&pattern(seq, 8));
+                }
+                Verb::Flush => flushed.push(seq as u64),
+                Verb::Local => locals.push(seq as u32),
             }
         }
+        prop_assert_eq!(flushed, world.flushed);
+        let done: Vec<u32> = world.locals.iter().map(|wqe| wqe.get()).collect();
+        prop_assert_eq!(locals, done);
         prop_assert_eq!(atomics, world.atomics);
         prop_assert_eq!(received.len(), world.receives.taken);
         prop_assert_eq!(received, world.received);
@@ -513,7 +567,8 @@ fn overlaps_later_write(world: &World, seq: usize) -> bool {
     let range_of = |request: &Request| match request.operation() {
         Operation::Read { va, .. }
         | Operation::Write { va, .. }
-        | Operation::WriteImm { va, .. } => Some((va, va + u64::from(request.len()))),
+        | Operation::WriteImm { va, .. }
+        | Operation::AtomicWrite { va, .. } => Some((va, va + u64::from(request.len()))),
         _ => None,
     };
     let Some((start, end)) = range_of(&world.queue.0[seq]) else {

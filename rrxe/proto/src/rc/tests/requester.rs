@@ -53,7 +53,7 @@ const ATOMIC: Operation = Operation::FetchAdd {
     add: 1,
 };
 
-fn config() -> SendConfig {
+pub(super) fn config() -> SendConfig {
     SendConfig {
         timeout: AckTimeout::new(14).unwrap(),
         retry: RetryLimit::from_retry_cnt(7),
@@ -67,7 +67,7 @@ fn config() -> SendConfig {
 }
 
 impl Rig {
-    fn with(config: SendConfig) -> Self {
+    pub(super) fn with(config: SendConfig) -> Self {
         Self::starting_at(FIRST, config)
     }
 
@@ -106,7 +106,7 @@ impl Rig {
     }
 
     /// Sends all that may be sent.
-    fn send(&mut self) -> Vec<RequestPacket> {
+    pub(super) fn send(&mut self) -> Vec<RequestPacket> {
         let mut packets = Vec::new();
         while let Some(plan) = self.side.poll_transmit(self.now, 16, &self.queue) {
             assert!(plan.count() >= 1 && plan.count() <= 16);
@@ -128,7 +128,7 @@ impl Rig {
         }
     }
 
-    fn respond(&mut self, response: Response) -> Placement {
+    pub(super) fn respond(&mut self, response: Response) -> Placement {
         let placement = self.side.on_response(self.now, &response, &self.queue);
         self.check_deadline();
         placement
@@ -162,7 +162,7 @@ impl Rig {
         })
     }
 
-    fn atomic(&mut self, at: u32, original: u64) -> Placement {
+    pub(super) fn atomic(&mut self, at: u32, original: u64) -> Placement {
         self.respond(Response::Atomic {
             psn: psn(at),
             aeth: Aeth::new(Syndrome::ACK, Msn::ZERO),

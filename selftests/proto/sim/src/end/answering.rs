@@ -10,6 +10,7 @@ use rrxe_proto::{
         Done,
         Event,
         ExecError,
+        Flush,
         ReceiveCompletion,
         ReceiveConfig,
         Responder,
@@ -25,7 +26,9 @@ use rrxe_proto::{
     timers::RnrTimer,
     wire::{
         Headers,
-        Packet, //
+        Packet,
+        Placement,
+        Selectivity, //
     },
     Access,
     Key,
@@ -310,6 +313,44 @@ impl Answering {
                     Done { original }
                 })
             }
+            TaskKind::AtomicWrite {
+                rkey: Key(rkey),
+                va,
+            } => {
+                judge(Deed::AtomicWrite {
+                    rkey,
+                    va,
+                    data: payload,
+                })?;
+                let place = self.memory.slice_mut(rkey, va, 8, |r| r.write);
+                place.map_err(refused).map(|place| {
+                    place.copy_from_slice(payload);
+                    Done::default()
+                })
+            }
+            TaskKind::Flush(flush) => {
+                let Flush {
+                    rkey: Key(rkey),
+                    va,
+                    len,
+                    placement,
+                    selectivity,
+                } = flush;
+                let bit = |of, bit| if placement.contains(of) { bit } else { 0 };
+                let how = (
+                    bit(Placement::GLOBAL, 1) | bit(Placement::PERSISTENT, 2),
+                    selectivity as u8,
+                );
+                judge(Deed::Flush { rkey, va, len, how })?;
+                let checked = match selectivity {
+                    Selectivity::Range => self
+                        .memory
+                        .slice(rkey, va, len.into(), |r| r.flush)
+                        .map(drop),
+                    Selectivity::Region => self.memory.admits(rkey, |r| r.flush),
+                };
+                checked.map_err(refused).and(done)
+            }
         })
     }
 
@@ -430,6 +471,10 @@ fn access(rights: Rights) -> Access {
     part(rights.write, Access::REMOTE_WRITE)
         | part(rights.read, Access::REMOTE_READ)
         | part(rights.atomic, Access::REMOTE_ATOMIC)
+        | part(
+            rights.flush,
+            Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT,
+        )
 }
 
 fn receive_done(done: &ReceiveCompletion) -> ReceiveDone {

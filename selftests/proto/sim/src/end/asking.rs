@@ -8,6 +8,10 @@ use rrxe_proto::{
     mtu::PathMtu,
     psn::Psn,
     rc::{
+        Binding,
+        Flush,
+        Local,
+        LocalFailed,
         Operation,
         Placement,
         Request,
@@ -21,7 +25,12 @@ use rrxe_proto::{
     status::WcStatus,
     time::Instant,
     timers::AckTimeout,
-    wire::Headers,
+    wire::{
+        self,
+        Headers,
+        Selectivity, //
+    },
+    Access,
     Imm,
     Key,
     Pkey,
@@ -33,6 +42,7 @@ use crate::{
     frame::Frame,
     program::{
         Flow,
+        LocalOp,
         Op,
         Settings,
         Work, //
@@ -146,14 +156,32 @@ impl Asking {
         self.posted > before
     }
 
-    /// Sends one plan of at most `budget` packets.
+    /// Whether the turn of a local work has come.
+    pub(super) fn is_local_next(&mut self) -> bool {
+        self.engine.poll_local(&self.ring).is_some()
+    }
+
+    /// Carries out a local work or sends one plan of at most `budget` packets.
     pub(super) fn transmit(
         &mut self,
         now: Nanos,
         end: usize,
         budget: u32,
-        own: &Watch,
+        own: &mut Watch,
     ) -> Result<Option<Burst>, Violation> {
+        if let Some(task) = self.engine.poll_local(&self.ring) {
+            let index = task.wqe().get() as usize;
+            let due = request(&own.reference.flow().works[index]).operation();
+            if due != Operation::Local(*task.local()) {
+                return Err(format!("{task:?} for {due:?}"));
+            }
+            let outcome = own.local_turn(index)?.map_err(|()| LocalFailed);
+            self.engine.commit_local(task, outcome, &self.ring);
+            return Ok(Some(Burst {
+                frames: Vec::new(),
+                whole: true,
+            }));
+        }
         let instant = Instant::from_nanos(now);
         let Some(plan) = self.engine.poll_transmit(instant, budget, &self.ring) else {
             return Ok(None);
@@ -166,7 +194,7 @@ impl Asking {
                 plan.count()
             ));
         }
-        if work.local_fault && !work.op.takes_credit() {
+        if work.local_fault && work.op.sends_data() {
             self.engine.fail(plan.wqe(), WcStatus::LocalProtection);
             return Ok(Some(Burst {
                 frames: Vec::new(),
@@ -369,6 +397,31 @@ pub fn request(work: &Work) -> Request {
             rkey: Key(rkey),
             add,
         },
+        Op::AtomicWrite { va, rkey } => Operation::AtomicWrite {
+            va,
+            rkey: Key(rkey),
+        },
+        Op::Flush {
+            va,
+            rkey,
+            len,
+            how: (placement, selectivity),
+        } => Operation::Flush(Flush {
+            rkey: Key(rkey),
+            va,
+            len,
+            placement: wire::Placement::from_bits(placement.into()).expect("a placement"),
+            selectivity: Selectivity::new(selectivity).expect("a selectivity"),
+        }),
+        Op::Local(LocalOp::Invalidate) => Operation::Local(Local::Invalidate(Key(1))),
+        Op::Local(LocalOp::Bind) => Operation::Local(Local::Bind(Binding {
+            window: Key(1),
+            tag: 2,
+            region: Key(3),
+            va: 0,
+            len: 0,
+            access: Access::NONE,
+        })),
     };
     let flags = RequestFlags {
         signaled: work.signaled,

@@ -20,6 +20,7 @@ use crate::{
     memory::Rights,
     program::{
         Flow,
+        LocalOp,
         Op,
         Receive,
         RegionPlan,
@@ -43,7 +44,9 @@ const LONGEST: u64 = 120;
 
 const BASE: u64 = 0x7f00_0000_1000;
 
+const LOCAL_QP_OPERATION: &[u32] = &[2];
 const LOCAL_PROTECTION: &[u32] = &[4];
+const MW_BIND: &[u32] = &[6];
 const REMOTE_INVALID_REQUEST: &[u32] = &[9];
 const REMOTE_ACCESS: &[u32] = &[10];
 const REMOTE_OPERATION: &[u32] = &[11];
@@ -262,12 +265,11 @@ fn work(rng: &mut Rng, mix: u64, mtu: u32, region: u64) -> Work {
         // One kind of operation only, or READ and WRITE alternating at random, or everything.
         0 => rng.pick(&[0, 1, 2]),
         1 => rng.pick(&[3, 4]),
-        2 => rng.pick(&[5, 6, 7]),
-        3 => rng.pick(&[3, 5]),
-        _ => rng.below(8),
+        2 => rng.pick(&[5, 6, 7, 8, 9]),
+        3 => rng.pick(&[3, 5, 9]),
+        _ => rng.below(12),
     };
-    let atomic = kind >= 6;
-    let len = if atomic { 8 } else { length(rng, mtu) };
+    let len = length(rng, mtu);
     let rkey = MAIN;
     let va = BASE + rng.below(region - u64::from(len) + 1);
     let aligned = BASE + rng.below(32) * 8;
@@ -285,12 +287,17 @@ fn work(rng: &mut Rng, mix: u64, mtu: u32, region: u64) -> Work {
             compare: rng.pick(&[0, 1, u64::MAX]),
             swap: rng.bits(),
         },
-        _ => Op::FetchAdd {
+        7 => Op::FetchAdd {
             va: aligned,
             rkey,
             add: rng.bits(),
         },
+        8 => Op::AtomicWrite { va: aligned, rkey },
+        9 => flush(rng, va, len),
+        10 => Op::Local(LocalOp::Bind),
+        _ => Op::Local(LocalOp::Invalidate),
     };
+    let len = op.fixed_len().unwrap_or(len);
     // What names no byte is not checked.
     let op = match op {
         Op::Read { .. } if len == 0 => Op::Read {
@@ -303,10 +310,10 @@ fn work(rng: &mut Rng, mix: u64, mtu: u32, region: u64) -> Work {
         },
         op => op,
     };
-    let payload = if op.takes_credit() {
-        Vec::new()
-    } else {
+    let payload = if op.sends_data() {
         rng.bytes(len as usize)
+    } else {
+        Vec::new()
     };
     Work {
         at: 0,
@@ -317,6 +324,22 @@ fn work(rng: &mut Rng, mix: u64, mtu: u32, region: u64) -> Work {
         fence: rng.chance(150),
         local_fault: false,
         payload,
+    }
+}
+
+fn flush(rng: &mut Rng, va: u64, len: u32) -> Op {
+    let placement = rng.pick(&[1, 2, 3]);
+    // The range means nothing for a whole region.
+    let (selectivity, va, len) = if rng.chance(300) {
+        (1, rng.bits(), rng.bits() as u32 >> 1)
+    } else {
+        (0, va, len)
+    };
+    Op::Flush {
+        va,
+        rkey: MAIN,
+        len,
+        how: (placement, selectivity),
     }
 }
 
@@ -476,10 +499,14 @@ fn overdraw(rng: &mut Rng, flow: &mut Flow) -> Option<Fate> {
 /// The responder's queue pair does not let the peer do what a work does.
 fn forbid(rng: &mut Rng, flow: &mut Flow) -> Option<Fate> {
     let access = &mut flow.settings.access;
-    let right: fn(&Op) -> bool = match rng.below(3) {
+    let right: fn(&Op) -> bool = match rng.below(4) {
         0 => {
             access.write = false;
-            |op| op.is_write()
+            |op| op.is_write() || matches!(op, Op::AtomicWrite { .. })
+        }
+        3 => {
+            access.flush = false;
+            |op| matches!(op, Op::Flush { .. })
         }
         1 => {
             access.read = false;
@@ -517,6 +544,13 @@ fn spoil(rng: &mut Rng, flow: &mut Flow, index: usize) -> Option<&'static [u32]>
         work.local_fault = true;
         return Some(LOCAL_PROTECTION);
     }
+    if let Op::Local(local) = work.op {
+        work.local_fault = true;
+        return Some(match local {
+            LocalOp::Invalidate => LOCAL_QP_OPERATION,
+            LocalOp::Bind => MW_BIND,
+        });
+    }
     let last = BASE + flow.regions[0].bytes.len() as u64;
     if work.op.takes_receive() && rng.chance(200) {
         flow.receives[ordinal].local_fault = true;
@@ -548,7 +582,9 @@ fn spoil(rng: &mut Rng, flow: &mut Flow, index: usize) -> Option<&'static [u32]>
             }
             Some(REMOTE_ACCESS)
         }
-        Op::CompareSwap { va, rkey, .. } | Op::FetchAdd { va, rkey, .. } => {
+        Op::CompareSwap { va, rkey, .. }
+        | Op::FetchAdd { va, rkey, .. }
+        | Op::AtomicWrite { va, rkey } => {
             match rng.below(4) {
                 0 => *rkey = NOWHERE,
                 1 => *rkey = READ_ONLY,
@@ -557,6 +593,15 @@ fn spoil(rng: &mut Rng, flow: &mut Flow, index: usize) -> Option<&'static [u32]>
                     *va += rng.range(1, 7);
                     return Some(REMOTE_INVALID_REQUEST);
                 }
+            }
+            Some(REMOTE_ACCESS)
+        }
+        Op::Flush { va, rkey, len, how } => {
+            match rng.below(4) {
+                0 => *rkey = NOWHERE,
+                1 => *rkey = READ_ONLY,
+                2 => (*va, how.1) = (BASE - rng.range(1, 100), 0),
+                _ => (*va, *len, how.1) = (last, rng.range(1, 100) as u32, 0),
             }
             Some(REMOTE_ACCESS)
         }
