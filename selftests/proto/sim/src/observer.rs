@@ -46,6 +46,8 @@ pub struct Observer {
     armed: Nanos,
     /// Reminders of packet `solid` since then.
     reminders: u32,
+    /// The first of them may have been no reminder, so that an implied NAK may still count as a retry.
+    ambiguous: bool,
     /// Something has said since that it is missing.
     told: bool,
     /// That is owed a retry, or has been counted as one.
@@ -98,6 +100,7 @@ impl Observer {
             retries: 0,
             armed: 0,
             reminders: 0,
+            ambiguous: false,
             told: false,
             retry_owed: false,
             retry_paid: false,
@@ -359,6 +362,7 @@ impl Observer {
             self.retries = 0;
             self.armed = now;
             self.reminders = 0;
+            self.ambiguous = false;
             self.told = false;
             self.retry_owed = false;
             self.retry_paid = false;
@@ -384,7 +388,11 @@ impl Observer {
         }
         let is_implied = self.acked > self.solid;
         let is_told = verdict == Verdict::Nak(0) && at == self.solid;
-        if (is_implied || is_told) && !std::mem::replace(&mut self.told, true) {
+        let is_news = (is_implied || is_told) && !std::mem::replace(&mut self.told, true);
+        if is_implied && !is_news && self.ambiguous {
+            self.hidden = true;
+        }
+        if is_news {
             // What an implied NAK asks for may have been asked for before.
             self.retries += u32::from(is_implied);
             self.in_doubt |= is_implied;
@@ -410,6 +418,7 @@ impl Observer {
         let is_late = timeout.is_some_and(|timeout| now >= self.armed + timeout);
         if std::mem::take(&mut self.rnr_retry) {
             self.hidden = true;
+            self.armed = now;
         } else if std::mem::take(&mut self.retry_paid) && !is_late {
             return Ok(());
         } else if std::mem::take(&mut self.retry_owed) || is_late {
@@ -420,6 +429,8 @@ impl Observer {
         } else {
             self.reminders += 1;
             self.told = true;
+            // It may be what sending had gone back to before there was progress.
+            self.ambiguous |= now < self.since + UNSENT_AT_LONGEST;
             if self.reminders > MOST_REMINDERS {
                 return Err(format!("{} reminders of packet {at}", self.reminders));
             }
@@ -607,9 +618,9 @@ impl Observer {
 /// Within this time a decision to send again leads to a packet.
 const UNSENT_AT_LONGEST: Nanos = 2 * MILLISECOND;
 
-/// A packet may be sent again so many times without being a retry: three reminders in a timeout, once
-/// because those before it turned out to have been lost too, and once because only its response was.
-const MOST_REMINDERS: u32 = 5;
+/// A packet may be sent again so many times without being a retry: three reminders in a timeout, and
+/// for the sake of others, as those before it or behind it were lost too.
+const MOST_REMINDERS: u32 = 10;
 
 /// The acknowledgement timeout of a code.
 fn ack_timeout(code: u8) -> Option<Nanos> {

@@ -63,7 +63,8 @@ fn streams(op: Op, per_mille: u32, unkept_per_mille: u32) -> Tally {
 fn a_lost_packet_is_sent_again_and_hardly_any_other() {
     let (va, rkey) = (Flow::BASE, Flow::RKEY);
     for op in [Op::Write { va, rkey }, Op::Read { va, rkey }] {
-        for per_mille in [1, 10, 50] {
+        // Where much is lost, so is what is sent again, and only a reminder or a time-out tells.
+        for (per_mille, most) in [(1, 1.5), (10, 1.5), (50, 4.0)] {
             let kept = streams(op, per_mille, 0);
             let dropped = streams(op, per_mille, 1000);
             let share = |tally: Tally| tally.resent as f64 / tally.faults.max(1) as f64;
@@ -76,7 +77,7 @@ fn a_lost_packet_is_sent_again_and_hardly_any_other() {
                 dropped.nanos / 1000,
             );
             assert!(kept.faults > 0, "nothing was lost");
-            assert!(share(kept) < 2.5, "{kept:?}");
+            assert!(share(kept) < most, "{kept:?}");
             if op.is_write() {
                 assert!(share(dropped) > 2.0 * share(kept), "{kept:?} {dropped:?}");
                 assert!(kept.nanos <= dropped.nanos + dropped.nanos / 4);

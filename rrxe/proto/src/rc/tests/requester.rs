@@ -976,7 +976,7 @@ fn a_plan_tells_how_much_of_it_is_sent_again() {
     rig.post(WRITE, 3 * MTU);
     let first = rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
     assert_eq!((first.count(), first.repeated()), (2, 0));
-    rig.nak(FIRST, NakCode::Sequence);
+    rig.expire();
     let again = rig.side.poll_transmit(rig.now, 16, &rig.queue).unwrap();
     assert_eq!((again.count(), again.repeated()), (2, 2));
     let rest = rig.side.poll_transmit(rig.now, 16, &rig.queue).unwrap();
