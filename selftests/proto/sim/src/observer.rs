@@ -46,7 +46,7 @@ pub struct Observer {
     armed: Nanos,
     /// Reminders of packet `solid` since then.
     reminders: u32,
-    /// The first of them may have been no reminder, so that an implied NAK may still count as a retry.
+    /// The first of them may have been no reminder, so that a NAK may still count as a retry.
     ambiguous: bool,
     /// Something has said since that it is missing.
     told: bool,
@@ -388,10 +388,9 @@ impl Observer {
         }
         let is_implied = self.acked > self.solid;
         let is_told = verdict == Verdict::Nak(0) && at == self.solid;
-        let is_news = (is_implied || is_told) && !std::mem::replace(&mut self.told, true);
-        if is_implied && !is_news && self.ambiguous {
-            self.hidden = true;
-        }
+        let asks = is_implied || is_told;
+        let is_news = asks && !std::mem::replace(&mut self.told, true);
+        self.hidden |= asks && !is_news && self.ambiguous;
         if is_news {
             // What an implied NAK asks for may have been asked for before.
             self.retries += u32::from(is_implied);
