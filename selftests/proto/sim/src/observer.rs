@@ -44,6 +44,10 @@ pub struct Observer {
     retries: u32,
     /// When the timeout of packet `solid` began anew.
     armed: Nanos,
+    /// A packet past `solid` that a NAK has asked for, and when such a one was sent again last, which has
+    /// the timeout begin anew, too.
+    asked_past: Option<u32>,
+    sent_past: Nanos,
     /// Reminders of packet `solid` since then.
     reminders: u32,
     /// The first of them may have been no reminder, so that a NAK may still count as a retry.
@@ -99,6 +103,8 @@ impl Observer {
             position: 0,
             retries: 0,
             armed: 0,
+            asked_past: None,
+            sent_past: 0,
             reminders: 0,
             ambiguous: false,
             told: false,
@@ -206,6 +212,10 @@ impl Observer {
             self.within_limits(reference)?;
         } else {
             self.resent += 1;
+            if self.asked_past == Some(at) {
+                self.asked_past = None;
+                self.sent_past = now;
+            }
         }
         if at < self.position || at == self.solid && at != first_sent {
             self.went_back(now, reference, at)?;
@@ -388,6 +398,9 @@ impl Observer {
         }
         let is_implied = self.acked > self.solid;
         let is_told = verdict == Verdict::Nak(0) && at == self.solid;
+        if at > self.solid && matches!(verdict, Verdict::Nak(0) | Verdict::RnrNak(_)) {
+            self.asked_past = Some(at);
+        }
         let asks = is_implied || is_told;
         let is_news = asks && !std::mem::replace(&mut self.told, true);
         self.hidden |= asks && !is_news && self.ambiguous;
@@ -414,7 +427,8 @@ impl Observer {
             return Ok(());
         }
         let timeout = ack_timeout(reference.flow().settings.timeout);
-        let is_late = timeout.is_some_and(|timeout| now >= self.armed + timeout);
+        let since = self.armed.max(self.sent_past);
+        let is_late = timeout.is_some_and(|timeout| now >= since + timeout);
         if std::mem::take(&mut self.rnr_retry) {
             self.hidden = true;
             self.armed = now;
