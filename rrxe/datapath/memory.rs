@@ -6,6 +6,7 @@ use super::{
     arrival::Payload,
     fast_region::FastRegion,
     node::Node,
+    paging::Missing,
     region::{
         Fault,
         Mr,
@@ -22,10 +23,15 @@ use crate::{
             ReadOnly,
             Rights, //
         },
-        rdma::Chunks, //
+        rdma::{
+            Absence,
+            Chunks,
+            MissingPage, //
+        },
     },
     ring::Sge, //
 };
+use core::cell::Cell;
 use kernel::{
     prelude::*,
     sync::{
@@ -58,6 +64,8 @@ pub(super) struct Memory<'a> {
     pd: PdId,
     qpn: Qpn,
     guard: rcu::Guard,
+    /// The page for want of which something was denied.
+    missing: Cell<Option<Missing>>,
 }
 
 impl<'a> Memory<'a> {
@@ -68,7 +76,13 @@ impl<'a> Memory<'a> {
             pd,
             qpn,
             guard: rcu::read_lock(),
+            missing: Cell::new(None),
         }
+    }
+
+    /// The page for want of which something has failed: once that is there it has to be tried again.
+    pub(super) fn take_missing(&self) -> Option<Missing> {
+        self.missing.take()
     }
 
     /// Hands the memory of `len` bytes from `offset` on in what `sges` name to `take`, piece by
@@ -179,6 +193,7 @@ impl<'a> Memory<'a> {
         self.with_range(key, access, va, len, |chunks| {
             let mut at = 0;
             for chunk in chunks {
+                let chunk = chunk?;
                 let len = chunk.len();
                 take(at, chunk).map_err(|_| Denied::Copy)?;
                 at = at.saturating_add(len);
@@ -270,9 +285,13 @@ impl<'a> Memory<'a> {
             return region.with_range(key, self.pd, access, va, len, use_range);
         };
         let Place { region, va } = place;
-        use_range(mr.range(region, self.pd, access, va, len)?)?;
+        let range = mr.range(region, self.pd, access, va, len, &self.guard)?;
+        self.note(region, use_range(range))?;
         if R::WRITE && mr.is_persistent() {
-            write_back(mr.range::<ReadOnly>(region, self.pd, Access::NONE, va, len)?);
+            // It is pinned, so that nothing is missing.
+            let range =
+                mr.range::<ReadOnly>(region, self.pd, Access::NONE, va, len, &self.guard)?;
+            write_back(range.flatten());
         }
         Ok(())
     }
@@ -293,6 +312,14 @@ impl<'a> Memory<'a> {
             .window(key)?
             .place(key, (self.qpn, self.pd), access, va, len)?;
         Some((self.region(place.region)?, place, Access::NONE))
+    }
+
+    /// Takes note of a page of the region `key` that is missing.
+    fn note(&self, key: Key, used: Result<(), Denied>) -> Result<(), Denied> {
+        if let Err(Denied::Missing(page)) = used {
+            self.missing.set(Some(Missing { key, page }));
+        }
+        used
     }
 
     /// Binds a window as a work request says.
@@ -342,10 +369,12 @@ impl<'a> Memory<'a> {
 }
 
 /// Why memory was not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Denied {
-    /// The key does not give that access.
+    /// The key does not give that access, or there is no memory behind it.
     Access,
+    /// A page [has to come in](Memory::take_missing) first.
+    Missing(MissingPage),
     /// It does, but the bytes could not be copied, or not in one step.
     Copy,
 }
@@ -356,10 +385,19 @@ impl From<Fault> for Denied {
     }
 }
 
+impl From<Absence> for Denied {
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Missing(page) => Self::Missing(page),
+            Absence::Lost => Self::Access,
+        }
+    }
+}
+
 impl From<Denied> for ExecError {
     fn from(denied: Denied) -> Self {
         match denied {
-            Denied::Access => Self::RemoteAccess,
+            Denied::Access | Denied::Missing(_) => Self::RemoteAccess,
             Denied::Copy => Self::RemoteOperation,
         }
     }
@@ -368,7 +406,7 @@ impl From<Denied> for ExecError {
 impl From<Denied> for WcStatus {
     fn from(denied: Denied) -> Self {
         match denied {
-            Denied::Access => Self::LocalProtection,
+            Denied::Access | Denied::Missing(_) => Self::LocalProtection,
             Denied::Copy => Self::LocalQpOperation,
         }
     }

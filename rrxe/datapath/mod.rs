@@ -30,6 +30,7 @@ mod local;
 pub(crate) mod machine;
 mod memory;
 pub(crate) mod node;
+mod paging;
 pub(crate) mod patience;
 pub(crate) mod peer;
 pub(crate) mod qp;

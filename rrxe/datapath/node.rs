@@ -11,6 +11,7 @@ use super::{
     fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
+    paging::PageIn,
     qp::Qp,
     region::Mr,
     waiting::Allowance,
@@ -67,6 +68,8 @@ pub(crate) struct Node {
     counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
+    /// Has pages come in. On a queue of its own: a process may have it wait for long.
+    paging: WorkQueue,
     congestion: Congestion,
 }
 
@@ -81,6 +84,7 @@ impl Node {
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
+        let paging = WorkQueue::new_unbound(c"rrxe-paging")?;
         Arc::pin_init(
             pin_init!(Self {
                 netdev,
@@ -93,6 +97,7 @@ impl Node {
                 groups <- Groups::new(),
                 counters,
                 rest,
+                paging,
                 congestion: Congestion::new(),
             }),
             GFP_KERNEL,
@@ -167,6 +172,11 @@ impl Node {
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
         self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
+    }
+
+    /// Has `paging` run soon, by a thread that may wait for pages.
+    pub(super) fn page_in_later(&self, paging: &Work<PageIn>) {
+        self.paging.enqueue(paging);
     }
 }
 

@@ -31,6 +31,7 @@ use crate::{
             DeviceAttr,
             DeviceCaps,
             Mad,
+            PagingCaps,
             PortLimits,
             StatDesc,
             Violations, //
@@ -53,6 +54,21 @@ use rrxe_proto::{
     PathMtu, //
     Pkey,
 };
+
+/// What pages on demand can be used for on reliable connections.
+const RC_PAGING: PagingCaps = UC_PAGING
+    .union(PagingCaps::READ)
+    .union(PagingCaps::ATOMIC)
+    .union(PagingCaps::FLUSH)
+    .union(PagingCaps::ATOMIC_WRITE);
+
+/// What pages on demand can be used for on all connections.
+const UC_PAGING: PagingCaps = UD_PAGING.union(PagingCaps::WRITE);
+
+/// What pages on demand can be used for by all queue pairs.
+const UD_PAGING: PagingCaps = PagingCaps::SEND
+    .union(PagingCaps::RECEIVE)
+    .union(PagingCaps::SHARED_RECEIVE);
 
 /// What all objects of a device share. Objects keep it alive; it may outlive the device that
 /// the RDMA core knows.
@@ -161,6 +177,9 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_qp_init_rd_atom: limits::MAX_RD_ATOMIC,
             max_res_rd_atom: limits::MAX_QP.saturating_mul(limits::MAX_RD_ATOMIC),
             atomics: true,
+            rc_paging: RC_PAGING,
+            uc_paging: UC_PAGING,
+            ud_paging: UD_PAGING,
             local_ack_delay: limits::ACK_DELAY,
         }
     }

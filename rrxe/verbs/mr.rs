@@ -18,10 +18,17 @@ use crate::{
     },
     kapi::{
         error::eopnotsupp,
+        mem::{
+            ReadOnly,
+            ReadWrite, //
+        },
         random,
         rdma::{
             self,
+            Advice,
+            Demand,
             DirectMap,
+            LocalRange,
             PageList,
             SgList,
             UserRegion, //
@@ -30,20 +37,25 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    },
 };
 use rrxe_proto::{
     Access,
     Key, //
 };
 
-/// Rights that regions know of. Paging on demand is not there yet.
+/// Rights that regions know of.
 const RIGHTS: Access = Access::from_bits(
     Access::LOCAL_WRITE.bits()
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
         | Access::MW_BIND.bits()
+        | Access::ON_DEMAND.bits()
+        | Access::HUGETLB.bits()
         | Access::FLUSH_GLOBAL.bits()
         | Access::FLUSH_PERSISTENT.bits()
         | Access::OPTIONAL.bits(),
@@ -75,11 +87,15 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = region.pin(pd)?;
+        let memory = if access.contains(Access::ON_DEMAND) {
+            Memory::Paged(region.page(pd)?)
+        } else {
+            Memory::Pinned(region.pin(pd)?)
+        };
         if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
             return Err(EINVAL);
         }
-        Self::new(pd, access, region.iova, Memory::Pinned(memory))
+        Self::new(pd, access, region.iova, memory)
     }
 
     fn direct(pd: &rdma::Pd<Provider>, map: DirectMap, access: u32) -> Result<Self> {
@@ -89,6 +105,23 @@ impl rdma::MemoryRegion<Provider> for Registration {
             return Err(EINVAL);
         }
         Self::new(pd, access, 0, Memory::Direct(map))
+    }
+
+    fn advise(pd: &rdma::Pd<Provider>, advice: Advice, range: LocalRange) -> Result {
+        let key = Key(range.lkey);
+        let mr: Arc<Mr> = {
+            let guard = rcu::read_lock();
+            let mrs = pd.device().data().node().mrs();
+            mrs.get(key.index(), &guard).ok_or(EFAULT)?.into()
+        };
+        let (start, length) = (range.start, range.length);
+        match advice {
+            Advice::Read => mr.prefetch::<ReadOnly>(key, pd.id(), start, length, Demand::Fault),
+            Advice::Write => mr.prefetch::<ReadWrite>(key, pd.id(), start, length, Demand::Fault),
+            Advice::ReadPresent => {
+                mr.prefetch::<ReadOnly>(key, pd.id(), start, length, Demand::Peek)
+            }
+        }
     }
 
     fn fast(pd: &rdma::Pd<Provider>, max_pages: u32) -> Result<Self> {

@@ -40,6 +40,7 @@ mod mw;
 mod object;
 mod ops;
 mod page_list;
+mod paged;
 mod pd;
 mod port;
 mod provider;
@@ -72,6 +73,7 @@ pub(crate) use self::{
         DeviceAttr,
         DeviceCaps,
         IbDevice,
+        PagingCaps,
         ProviderDevice, //
     },
     direct::DirectMap,
@@ -92,6 +94,8 @@ pub(crate) use self::{
     mad::Mad,
     mmap::Mappable,
     mr::{
+        Advice,
+        LocalRange,
         MemoryRegion,
         UserRegion, //
     },
@@ -103,6 +107,12 @@ pub(crate) use self::{
     page_list::{
         PageList,
         SgList, //
+    },
+    paged::{
+        Absence,
+        Demand,
+        MissingPage,
+        PagedUmem, //
     },
     pd::ProtectionDomain,
     port::{

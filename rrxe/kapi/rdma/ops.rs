@@ -114,6 +114,7 @@ impl<P: Provider> Table<P> {
         map_mr_sg: Some(mr::map_sg::<P>),
         reg_user_mr: Some(mr::reg_user::<P>),
         dereg_mr: Some(mr::dereg::<P>),
+        advise_mr: Some(mr::advise::<P>),
 
         alloc_mw: Some(mw::alloc::<P>),
         dealloc_mw: Some(mw::dealloc::<P>),
