@@ -142,7 +142,9 @@ vm_steps() {
 	for suite in $("$HERE/vm-suite.sh" --list); do
 		step "vm:$suite" ktap vm_suite "$suite"
 	done
-	step captures:wire.py plain check_captures wire.py
+	for suite in wire.py congestion.py; do
+		step "captures:$suite" plain check_captures "$suite"
+	done
 }
 
 kernel_steps() {

@@ -9,6 +9,7 @@
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/crc32.h>
+#include <linux/hmm.h>
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
 #include <linux/igmp.h>
@@ -34,6 +35,7 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_mad.h>
 #include <rdma/ib_umem.h>
+#include <rdma/ib_umem_odp.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>

@@ -14,5 +14,6 @@ pub(super) fn execute(qp: &Qp, local: &Local) -> Result<(), LocalFailed> {
     match local {
         Local::Invalidate(key) => memory.invalidate(*key),
         Local::Bind(binding) => memory.bind(binding),
+        Local::Register(registration) => memory.register(registration),
     }
 }

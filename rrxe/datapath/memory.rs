@@ -4,7 +4,9 @@
 
 use super::{
     arrival::Payload,
+    fast_region::FastRegion,
     node::Node,
+    paging::Missing,
     region::{
         Fault,
         Mr,
@@ -21,10 +23,15 @@ use crate::{
             ReadOnly,
             Rights, //
         },
-        rdma::Chunks, //
+        rdma::{
+            Absence,
+            Chunks,
+            MissingPage, //
+        },
     },
     ring::Sge, //
 };
+use core::cell::Cell;
 use kernel::{
     prelude::*,
     sync::{
@@ -41,7 +48,8 @@ use rrxe_proto::{
         Binding,
         ExecError,
         Flush,
-        LocalFailed, //
+        LocalFailed,
+        Registration, //
     },
     status::WcStatus,
     wire::Selectivity,
@@ -56,6 +64,8 @@ pub(super) struct Memory<'a> {
     pd: PdId,
     qpn: Qpn,
     guard: rcu::Guard,
+    /// The page for want of which something was denied.
+    missing: Cell<Option<Missing>>,
 }
 
 impl<'a> Memory<'a> {
@@ -66,7 +76,13 @@ impl<'a> Memory<'a> {
             pd,
             qpn,
             guard: rcu::read_lock(),
+            missing: Cell::new(None),
         }
+    }
+
+    /// The page for want of which something has failed: once that is there it has to be tried again.
+    pub(super) fn take_missing(&self) -> Option<Missing> {
+        self.missing.take()
     }
 
     /// Hands the memory of `len` bytes from `offset` on in what `sges` name to `take`, piece by
@@ -177,6 +193,7 @@ impl<'a> Memory<'a> {
         self.with_range(key, access, va, len, |chunks| {
             let mut at = 0;
             for chunk in chunks {
+                let chunk = chunk?;
                 let len = chunk.len();
                 take(at, chunk).map_err(|_| Denied::Copy)?;
                 at = at.saturating_add(len);
@@ -263,11 +280,18 @@ impl<'a> Memory<'a> {
         len: u32,
         use_range: impl FnOnce(Chunks<'_, R>) -> Result<(), Denied>,
     ) -> Result<(), Denied> {
-        let (mr, place, access) = self.find(key, access, va, len).ok_or(Denied::Access)?;
+        let Some((mr, place, access)) = self.find(key, access, va, len) else {
+            let region = self.fast_region(key).ok_or(Denied::Access)?;
+            return region.with_range(key, self.pd, access, va, len, use_range);
+        };
         let Place { region, va } = place;
-        use_range(mr.range(region, self.pd, access, va, len)?)?;
+        let range = mr.range(region, self.pd, access, va, len, &self.guard)?;
+        self.note(region, use_range(range))?;
         if R::WRITE && mr.is_persistent() {
-            write_back(mr.range::<ReadOnly>(region, self.pd, Access::NONE, va, len)?);
+            // It is pinned, so that nothing is missing.
+            let range =
+                mr.range::<ReadOnly>(region, self.pd, Access::NONE, va, len, &self.guard)?;
+            write_back(range.flatten());
         }
         Ok(())
     }
@@ -290,6 +314,14 @@ impl<'a> Memory<'a> {
         Some((self.region(place.region)?, place, Access::NONE))
     }
 
+    /// Takes note of a page of the region `key` that is missing.
+    fn note(&self, key: Key, used: Result<(), Denied>) -> Result<(), Denied> {
+        if let Err(Denied::Missing(page)) = used {
+            self.missing.set(Some(Missing { key, page }));
+        }
+        used
+    }
+
     /// Binds a window as a work request says.
     pub(super) fn bind(&self, binding: &Binding) -> Result<(), LocalFailed> {
         let region = self
@@ -303,8 +335,18 @@ impl<'a> Memory<'a> {
         )
     }
 
+    /// Registers listed memory as a work request says.
+    pub(super) fn register(&self, registration: &Registration) -> Result<(), LocalFailed> {
+        self.fast_region(registration.key)
+            .ok_or(LocalFailed)?
+            .register(registration, self.pd)
+    }
+
     /// Makes `key` invalid, because the queue pair or its peer says so.
     pub(super) fn invalidate(&self, key: Key) -> Result<(), LocalFailed> {
+        if let Some(region) = self.fast_region(key) {
+            return region.invalidate(key, self.pd);
+        }
         self.window(key)
             .ok_or(LocalFailed)?
             .invalidate(key, self.qpn, self.pd)
@@ -315,6 +357,11 @@ impl<'a> Memory<'a> {
         self.node.mrs().get(key.index(), &self.guard)
     }
 
+    /// The region of listed memory with the index of `key`.
+    fn fast_region(&self, key: Key) -> Option<ArcBorrow<'_, FastRegion>> {
+        self.node.fast_regions().get(key.index(), &self.guard)
+    }
+
     /// The window with the index of `key`.
     fn window(&self, key: Key) -> Option<ArcBorrow<'_, Window>> {
         self.node.windows().get(key.index(), &self.guard)
@@ -322,10 +369,12 @@ impl<'a> Memory<'a> {
 }
 
 /// Why memory was not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Denied {
-    /// The key does not give that access.
+    /// The key does not give that access, or there is no memory behind it.
     Access,
+    /// A page [has to come in](Memory::take_missing) first.
+    Missing(MissingPage),
     /// It does, but the bytes could not be copied, or not in one step.
     Copy,
 }
@@ -336,10 +385,19 @@ impl From<Fault> for Denied {
     }
 }
 
+impl From<Absence> for Denied {
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Missing(page) => Self::Missing(page),
+            Absence::Lost => Self::Access,
+        }
+    }
+}
+
 impl From<Denied> for ExecError {
     fn from(denied: Denied) -> Self {
         match denied {
-            Denied::Access => Self::RemoteAccess,
+            Denied::Access | Denied::Missing(_) => Self::RemoteAccess,
             Denied::Copy => Self::RemoteOperation,
         }
     }
@@ -348,7 +406,7 @@ impl From<Denied> for ExecError {
 impl From<Denied> for WcStatus {
     fn from(denied: Denied) -> Self {
         match denied {
-            Denied::Access => Self::LocalProtection,
+            Denied::Access | Denied::Missing(_) => Self::LocalProtection,
             Denied::Copy => Self::LocalQpOperation,
         }
     }

@@ -8,8 +8,10 @@ use super::{
         Counter,
         Counters, //
     },
+    fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
+    paging::PageIn,
     qp::Qp,
     region::Mr,
     waiting::Allowance,
@@ -50,6 +52,9 @@ pub(crate) struct Node {
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
+    /// Regions of listed memory by index of their keys.
+    #[pin]
+    fast_regions: RcuTable<FastRegion>,
     allowance: Allowance,
     /// Memory windows by index of their keys.
     #[pin]
@@ -63,6 +68,8 @@ pub(crate) struct Node {
     counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
+    /// Has pages come in. On a queue of its own: a process may have it wait for long.
+    paging: WorkQueue,
     congestion: Congestion,
 }
 
@@ -77,17 +84,20 @@ impl Node {
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
+        let paging = WorkQueue::new_unbound(c"rrxe-paging")?;
         Arc::pin_init(
             pin_init!(Self {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
                 mrs <- RcuTable::new(first_key),
+                fast_regions <- RcuTable::new(first_key),
                 allowance: Allowance::new(),
                 windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
                 groups <- Groups::new(),
                 counters,
                 rest,
+                paging,
                 congestion: Congestion::new(),
             }),
             GFP_KERNEL,
@@ -112,6 +122,11 @@ impl Node {
     /// How its queue pairs deal with congestion.
     pub(crate) fn congestion(&self) -> &Congestion {
         &self.congestion
+    }
+
+    /// Regions of listed memory by index of their keys.
+    pub(crate) fn fast_regions(&self) -> &RcuTable<FastRegion> {
+        &self.fast_regions
     }
 
     /// What packets that wait for their turn may take.
@@ -157,6 +172,11 @@ impl Node {
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
         self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
+    }
+
+    /// Has `paging` run soon, by a thread that may wait for pages.
+    pub(super) fn page_in_later(&self, paging: &Work<PageIn>) {
+        self.paging.enqueue(paging);
     }
 }
 

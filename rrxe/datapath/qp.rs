@@ -6,6 +6,10 @@ use super::{
     arrival::Arrival,
     memory::Memory,
     node::Node,
+    paging::{
+        Missing,
+        PageIn, //
+    },
     region::PdId,
     respond::ReceiveSide,
     send::SendSide,
@@ -83,6 +87,18 @@ impl Qp {
         let wake = |then| Wake::new(node.clone(), qpn, then);
         let send_alarm = wake(|qp| qp.send.run_alarm(qp));
         let send_rest = wake(|qp| qp.send.run(qp));
+        let send_paging = PageIn::new(
+            node.clone(),
+            qpn,
+            |qp| qp.send.take_missing(),
+            |qp| qp.send.run(qp),
+        );
+        let receive_paging = PageIn::new(
+            node.clone(),
+            qpn,
+            |qp| qp.receive.take_missing(),
+            |qp| qp.receive.run(qp),
+        );
         let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
         let receive_rest = wake(|qp| qp.receive.run(qp));
         Arc::pin_init(
@@ -95,8 +111,8 @@ impl Qp {
                 stalled: Atomic::new(false),
                 is_news: Atomic::new(false),
                 throttle <- Throttle::new(),
-                send <- Station::new(send, send_alarm, send_rest),
-                receive <- Station::new(receive, receive_alarm, receive_rest),
+                send <- Station::new(send, send_alarm, send_rest, send_paging),
+                receive <- Station::new(receive, receive_alarm, receive_rest, receive_paging),
             }),
             GFP_KERNEL,
         )
@@ -253,6 +269,16 @@ impl Qp {
     /// Has the send side worked on again after `delay`.
     pub(super) fn wake_send_in(&self, delay: Duration) {
         self.send.wake_at(now().saturating_add(delay));
+    }
+
+    /// Has a page come in that the send side waits for.
+    pub(super) fn page_in_for_send(&self, missing: Missing) {
+        self.send.page_in(self, missing);
+    }
+
+    /// Has a page come in that the receive side waits for.
+    pub(super) fn page_in_for_receive(&self, missing: Missing) {
+        self.receive.page_in(self, missing);
     }
 
     /// Has the receive side worked on at `deadline` at the latest.

@@ -6,7 +6,10 @@ use crate::kapi::{
     mem::Rights,
     rdma::{
         Chunks,
+        Demand,
         DirectMap,
+        MissingPage,
+        PagedUmem,
         Umem, //
     },
 };
@@ -17,6 +20,7 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
+        rcu,
         Arc, //
     },
 };
@@ -51,8 +55,10 @@ pub(crate) struct Mr {
 
 /// What stands behind a region.
 pub(crate) enum Memory {
-    /// Pages of a user process.
+    /// Pages of a user process that stay.
     Pinned(Umem),
+    /// Pages of a user process that come and go.
+    Paged(PagedUmem),
     /// All of the kernel's, each byte called by its address.
     Direct(DirectMap),
 }
@@ -153,35 +159,93 @@ impl Mr {
     ///
     /// To write into it, `access` has to have a right to do so in it: memory without may be
     /// shared with whoever the process has it from, and has no range that can be written to.
-    pub(crate) fn range<R: Rights>(
-        &self,
+    pub(crate) fn range<'a, R: Rights>(
+        &'a self,
         key: Key,
         pd: PdId,
         access: Access,
         iova: u64,
         length: u32,
-    ) -> Result<Chunks<'_, R>, Fault> {
+        guard: &'a rcu::Guard,
+    ) -> Result<Chunks<'a, R>, Fault> {
         self.admit(key, pd, access)?;
         iova.checked_sub(self.iova)
-            .and_then(|offset| self.memory.chunks(offset, length as usize))
+            .and_then(|offset| self.memory.chunks(offset, length as usize, guard))
             .ok_or(Fault::Range)
     }
 }
 
+impl Mr {
+    /// Has the pages of `length` bytes at `iova` come in, for the owner of the protection domain `pd`
+    /// who shows `key`, and expects them to be used as `R` says. Process context, sleeps.
+    ///
+    /// `EFAULT` if there is no such range, or the process has no memory there; `EPERM` if it may not
+    /// be used so; `EINVAL` if its pages do not come and go.
+    pub(crate) fn prefetch<R: Rights>(
+        &self,
+        key: Key,
+        pd: PdId,
+        iova: u64,
+        length: u32,
+        demand: Demand,
+    ) -> Result {
+        if self.key != key {
+            return Err(EFAULT);
+        }
+        if self.pd != pd || R::WRITE && !self.access.contains(Access::LOCAL_WRITE) {
+            return Err(EPERM);
+        }
+        let Memory::Paged(umem) = &self.memory else {
+            return Err(EINVAL);
+        };
+        let offset = iova
+            .checked_sub(self.iova)
+            .and_then(|offset| usize::try_from(offset).ok())
+            .ok_or(EFAULT)?;
+        umem.page_in_all::<R>(offset, length as usize, demand)
+    }
+
+    /// Has a page come in that somebody who showed `key` did not find. Process context, sleeps.
+    pub(super) fn supply(&self, key: Key, page: MissingPage) {
+        if let Memory::Paged(umem) = &self.memory {
+            if self.key == key {
+                umem.supply(page);
+            }
+        }
+    }
+}
+
 impl Memory {
+    /// Whether it outlives a loss of power. Of pages that come and go nobody knows.
+    pub(crate) fn is_persistent(&self) -> bool {
+        match self {
+            Self::Pinned(umem) => umem.is_persistent(),
+            Self::Paged(_) | Self::Direct(_) => false,
+        }
+    }
+
     /// Bytes.
     fn len(&self) -> u64 {
         match self {
             Self::Pinned(umem) => umem.len() as u64,
+            Self::Paged(umem) => umem.len() as u64,
             Self::Direct(_) => u64::MAX,
         }
     }
 
-    fn chunks<R: Rights>(&self, offset: u64, length: usize) -> Option<Chunks<'_, R>> {
+    fn chunks<'a, R: Rights>(
+        &'a self,
+        offset: u64,
+        length: usize,
+        guard: &'a rcu::Guard,
+    ) -> Option<Chunks<'a, R>> {
         match self {
             Self::Pinned(umem) => umem
                 .chunks(usize::try_from(offset).ok()?, length)
                 .map(Chunks::Pinned),
+            Self::Paged(umem) => umem
+                .chunks(usize::try_from(offset).ok()?, length, guard)
+                .map(Chunks::Paged),
             Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Direct),
         }
     }

@@ -13,6 +13,8 @@ use super::{
         Answering,
         ReceiveMachine, //
     },
+    memory::Memory,
+    paging::Missing,
     peer::Peer,
     qp::Qp,
     receive_queue::{
@@ -73,6 +75,8 @@ pub(crate) struct ReceiveSide {
     queue: ReceiveQueue,
     cq: Cq,
     flush: Flush,
+    /// What to do for the request that waits for its memory.
+    postponed: Option<Task>,
     phase: Phase,
 }
 
@@ -102,6 +106,7 @@ impl ReceiveSide {
             queue: ReceiveQueue::new(supply),
             cq,
             flush: Flush::default(),
+            postponed: None,
             phase: Phase::Idle,
         }
     }
@@ -159,37 +164,42 @@ impl ReceiveSide {
             }
             other @ (Phase::Flushing(_) | Phase::Flushed(_)) => other,
         };
+        self.postponed = None;
     }
 
     /// Forgets all requests, without a completion.
     pub(crate) fn reset(&mut self) {
         self.phase = Phase::Idle;
+        self.postponed = None;
         self.flush = Flush::default();
         self.queue.clear();
     }
 }
 
 impl Side for ReceiveSide {
-    fn receive(&mut self, qp: &Qp, arrival: Arrival) {
+    fn receive(&mut self, qp: &Qp, arrival: Arrival) -> Result<(), Arrival> {
         let Phase::Running(running) = &mut self.phase else {
-            return;
+            return Ok(());
         };
-        let expected = running.peer.as_ref();
-        if expected.is_some_and(|peer| !peer.is_source_of(&arrival)) {
-            return;
+        if self.postponed.is_none() && !running.expects(&arrival) {
+            return Ok(());
         }
-        match (arrival.headers().map(Headers::kind), &mut running.peer) {
-            (Some(Kind::Cnp), Some(_)) => {
-                qp.notified();
-                return arrival.consume();
+        if self.postponed.is_none() {
+            match (arrival.headers().map(Headers::kind), &mut running.peer) {
+                (Some(Kind::Cnp), Some(_)) => {
+                    qp.notified();
+                    arrival.consume();
+                    return Ok(());
+                }
+                (Some(_), Some(peer)) => congestion::answer(qp, peer, &arrival),
+                _ => (),
             }
-            (Some(_), Some(peer)) => congestion::answer(qp, peer, &arrival),
-            _ => (),
         }
-        self.take_in(qp, arrival);
+        self.take_in(qp, arrival)?;
         while let Some(kept) = self.poll_kept() {
-            self.take_in(qp, kept);
+            self.take_in(qp, kept)?;
         }
+        Ok(())
     }
 
     fn work(&mut self, qp: &Qp, budget: u32) -> Progress {
@@ -210,17 +220,23 @@ impl Side for ReceiveSide {
 }
 
 impl ReceiveSide {
-    /// Does what a request of the peer asks for, or stores it.
-    fn take_in(&mut self, qp: &Qp, arrival: Arrival) {
+    /// Does what a request of the peer asks for, or stores it; or gives it back, if some memory is
+    /// missing.
+    fn take_in(&mut self, qp: &Qp, arrival: Arrival) -> Result<(), Arrival> {
         let Phase::Running(running) = &mut self.phase else {
-            return;
+            return Ok(());
         };
         let queue = &mut self.queue;
         let counters = qp.node().counters();
-        let completion = match running.machine.on_arrival(&arrival, queue) {
+        let action = match self.postponed.take() {
+            Some(task) => Action::Execute(task),
+            None => running.machine.on_arrival(&arrival, queue),
+        };
+        let completion = match action {
             Action::Keep(keep) => {
                 counters.count(Counter::OutOfSequence);
-                return running.machine.keep(keep, arrival.into_packet());
+                running.machine.keep(keep, arrival.into_packet());
+                return Ok(());
             }
             Action::Dropped(Discard::OutOfOrder) => {
                 counters.count(Counter::OutOfSequence);
@@ -235,16 +251,21 @@ impl ReceiveSide {
                 None
             }
             Action::None | Action::Dropped(_) => None,
-            Action::Execute(task) => {
-                let outcome = execute(qp, queue, &task, &arrival);
-                running.machine.commit(task, outcome)
-            }
+            Action::Execute(task) => match execute(qp, queue, &task, &arrival) {
+                Ok(outcome) => running.machine.commit(task, outcome),
+                Err(missing) => {
+                    self.postponed = Some(task);
+                    qp.page_in_for_receive(missing);
+                    return Err(arrival);
+                }
+            },
         };
         let vlan = arrival.packet().vlan();
         arrival.consume();
         if let Some(completion) = completion {
             self.complete(qp, &completion, vlan);
         }
+        Ok(())
     }
 
     /// The next request that was stored and whose turn has come.
@@ -327,6 +348,13 @@ impl Phase {
 }
 
 impl Running {
+    /// Whether a packet comes from where packets may come from.
+    fn expects(&self, arrival: &Arrival) -> bool {
+        self.peer
+            .as_ref()
+            .is_none_or(|peer| peer.is_source_of(arrival))
+    }
+
     /// Sends what is owed to the peer.
     fn transmit(&mut self, qp: &Qp, budget: u32) -> Progress {
         let (ReceiveMachine::Rc(answering), Some(peer)) = (&mut self.machine, &mut self.peer)
@@ -364,15 +392,39 @@ impl Running {
                     qp.wake_receive_in(UNSENT_DELAY);
                     return Progress::Idle;
                 }
+                Err(transmit::Failure::Missing(psn, missing)) => {
+                    responder.unsent(&plan, psn, saved);
+                    qp.page_in_for_receive(missing);
+                    return Progress::Idle;
+                }
             }
         }
         Progress::Busy
     }
 }
 
-/// Does to memory what `task` says.
+/// Does to memory what `task` says, unless some of that is missing.
 fn execute(
     qp: &Qp,
+    queue: &ReceiveQueue,
+    task: &Task,
+    arrival: &Arrival,
+) -> Result<Result<Done, ExecError>, Missing> {
+    let memory = match task.kind() {
+        TaskKind::PlaceReceive { .. } | TaskKind::PlaceDatagram { .. } => queue.memory(qp),
+        _ => qp.memory(),
+    };
+    let outcome = touch(qp, &memory, queue, task, arrival);
+    match memory.take_missing() {
+        Some(missing) => Err(missing),
+        None => Ok(outcome),
+    }
+}
+
+/// Does to `memory` what `task` says.
+fn touch(
+    qp: &Qp,
+    memory: &Memory<'_>,
     queue: &ReceiveQueue,
     task: &Task,
     arrival: &Arrival,
@@ -380,33 +432,25 @@ fn execute(
     let mut done = Done::default();
     match task.kind() {
         TaskKind::Nothing => (),
-        TaskKind::PlaceReceive { offset, len } => queue
-            .memory(qp)
+        TaskKind::PlaceReceive { offset, len } => memory
             .scatter(queue.sges(), offset, arrival.payload(len))
             .map_err(|_| ExecError::LocalProtection)?,
-        TaskKind::PlaceDatagram { len } => {
-            let memory = queue.memory(qp);
-            memory
-                .scatter_bytes(queue.sges(), &arrival.grh())
-                .and_then(|()| memory.scatter(queue.sges(), GRH_LEN, arrival.payload(len)))
-                .map_err(|_| ExecError::LocalProtection)?
-        }
+        TaskKind::PlaceDatagram { len } => memory
+            .scatter_bytes(queue.sges(), &arrival.grh())
+            .and_then(|()| memory.scatter(queue.sges(), GRH_LEN, arrival.payload(len)))
+            .map_err(|_| ExecError::LocalProtection)?,
         TaskKind::Write {
             rkey,
             va,
             len,
             remaining,
-        } => qp
-            .memory()
-            .write(rkey, va, remaining, arrival.payload(len))?,
-        TaskKind::Read { rkey, va, len } => {
-            qp.memory().check(rkey, Access::REMOTE_READ, va, len)?
-        }
-        TaskKind::Atomic { rkey, va, op } => done.original = qp.memory().atomic(rkey, va, op)?,
-        TaskKind::Flush(flush) => qp.memory().flush(&flush)?,
+        } => memory.write(rkey, va, remaining, arrival.payload(len))?,
+        TaskKind::Read { rkey, va, len } => memory.check(rkey, Access::REMOTE_READ, va, len)?,
+        TaskKind::Atomic { rkey, va, op } => done.original = memory.atomic(rkey, va, op)?,
+        TaskKind::Flush(flush) => memory.flush(&flush)?,
         TaskKind::AtomicWrite { rkey, va } => {
             let payload = arrival.payload(size_of::<u64>() as u32);
-            qp.memory().atomic_write(rkey, va, payload)?;
+            memory.atomic_write(rkey, va, payload)?;
         }
     }
     if let Some(key) = task.invalidate() {

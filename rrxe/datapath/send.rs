@@ -54,6 +54,8 @@ pub(crate) struct SendSide {
     ring: SendRing,
     cq: Cq,
     flush: Flush,
+    /// What to do with the response that waits for its memory.
+    postponed: Option<Placement>,
     /// Runs in the states from RTS on. Before that requests stay in the ring.
     running: Option<Running>,
 }
@@ -90,6 +92,7 @@ impl SendSide {
             ring,
             cq,
             flush: Flush::default(),
+            postponed: None,
             running: None,
         }
     }
@@ -171,18 +174,20 @@ impl SendSide {
         let running = self.running.get_or_insert_with(Running::without_outlet);
         running.when_drained = WhenDrained::Nothing;
         running.machine.enter_error();
+        self.postponed = None;
     }
 
     /// Forgets all requests, without a completion.
     pub(crate) fn reset(&mut self) {
         self.running = None;
+        self.postponed = None;
         self.flush = Flush::default();
         self.ring.clear();
     }
 }
 
 impl Side for SendSide {
-    fn receive(&mut self, qp: &Qp, arrival: Arrival) {
+    fn receive(&mut self, qp: &Qp, arrival: Arrival) -> Result<(), Arrival> {
         // Nobody answers to what is unreliable.
         let Some(Running {
             machine: SendMachine::Rc(requester),
@@ -190,47 +195,61 @@ impl Side for SendSide {
             ..
         }) = &mut self.running
         else {
-            return;
+            return Ok(());
         };
-        let Some(response) = arrival.headers().and_then(Response::from_headers) else {
-            return;
-        };
-        if !peer.is_source_of(&arrival) {
-            return;
-        }
-        if let Response::Read { .. } = response {
-            congestion::answer(qp, peer, &arrival);
-        }
-        if let Some(counter) = response.syndrome().and_then(Counter::of_received) {
-            qp.node().counters().count(counter);
-        }
         let ring = &self.ring;
-        let (wqe, placed) = match requester.on_response(now(), &response, ring) {
-            Placement::None | Placement::Dropped(_) => return arrival.consume(),
-            Placement::Read { wqe, offset, len } => {
-                let memory = qp.memory();
-                (
-                    wqe,
-                    memory.scatter(local_sges(ring, wqe), offset, arrival.payload(len)),
-                )
-            }
-            Placement::Atomic { wqe, original } => {
-                let memory = qp.memory();
-                (
-                    wqe,
-                    memory.scatter_bytes(local_sges(ring, wqe), &original.to_ne_bytes()),
-                )
+        let placement = match self.postponed.take() {
+            Some(placement) => placement,
+            None => {
+                let Some(response) = arrival.headers().and_then(Response::from_headers) else {
+                    return Ok(());
+                };
+                if !peer.is_source_of(&arrival) {
+                    return Ok(());
+                }
+                if let Response::Read { .. } = response {
+                    congestion::answer(qp, peer, &arrival);
+                }
+                if let Some(counter) = response.syndrome().and_then(Counter::of_received) {
+                    qp.node().counters().count(counter);
+                }
+                requester.on_response(now(), &response, ring)
             }
         };
-        arrival.consume();
+        let memory = qp.memory();
+        let (wqe, placed) = match placement {
+            Placement::None | Placement::Dropped(_) => {
+                arrival.consume();
+                return Ok(());
+            }
+            Placement::Read { wqe, offset, len } => (
+                wqe,
+                memory.scatter(local_sges(ring, wqe), offset, arrival.payload(len)),
+            ),
+            Placement::Atomic { wqe, original } => {
+                let original = original.to_ne_bytes();
+                (wqe, memory.scatter_bytes(local_sges(ring, wqe), &original))
+            }
+        };
         if let Err(status) = placed {
+            if let Some(missing) = memory.take_missing() {
+                self.postponed = Some(placement);
+                qp.page_in_for_send(missing);
+                return Err(arrival);
+            }
             requester.fail(wqe, status);
         }
+        arrival.consume();
+        Ok(())
     }
 
     fn work(&mut self, qp: &Qp, budget: u32) -> Progress {
         if qp.has_failed() {
             self.enter_error();
+        }
+        if self.postponed.is_some() {
+            // The machine counts on the data being there before it is asked for completions.
+            return Progress::Idle;
         }
         let Some(running) = &mut self.running else {
             return Progress::Idle;
@@ -378,6 +397,11 @@ impl Running {
                 Err(transmit::Failure::Local(status)) => self.machine.fail(plan.wqe(), status),
                 Err(transmit::Failure::Unsent(psn)) => {
                     self.machine.unsent(now, psn, ring);
+                    return Progress::Idle;
+                }
+                Err(transmit::Failure::Missing(psn, missing)) => {
+                    self.machine.unsent(now, psn, ring);
+                    qp.page_in_for_send(missing);
                     return Progress::Idle;
                 }
             }

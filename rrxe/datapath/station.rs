@@ -5,6 +5,10 @@
 use super::{
     arrival::Arrival,
     counters::Counter,
+    paging::{
+        Missing,
+        PageIn, //
+    },
     qp::Qp,
     wake::Wake, //
 };
@@ -15,8 +19,10 @@ use crate::kapi::{
     },
     sync::{
         irq,
+        new_spinlock_bh,
         BhGuard,
         Owned,
+        SpinLockBh,
         Turn, //
     },
     time::Timer,
@@ -49,12 +55,16 @@ const BUDGET: u32 = 192;
 
 /// One side of a queue pair: the send side or the receive side.
 pub(super) trait Side: Unpin {
-    /// Takes in a packet from the peer.
-    fn receive(&mut self, qp: &Qp, arrival: Arrival);
+    /// Takes in a packet from the peer, or gives back one whose memory is not there yet: it has to
+    /// come again, before all others, after a page has come in.
+    fn receive(&mut self, qp: &Qp, arrival: Arrival) -> Result<(), Arrival>;
 
     /// Does what can be done now, up to about `budget` packets or completions.
     fn work(&mut self, qp: &Qp, budget: u32) -> Progress;
 }
+
+/// A packet has to come again.
+struct Postponed;
 
 /// Whether there is more to do than the budget allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,20 +104,28 @@ pub(super) struct Station<S: Side> {
     /// Continues what exceeded a budget.
     #[pin]
     rest: Work<Wake>,
+    /// The page that the side waits for.
+    #[pin]
+    missing: SpinLockBh<Option<Missing>>,
+    /// Has it come in.
+    #[pin]
+    paging: Work<PageIn>,
 }
 
 impl<S: Side> Station<S> {
     const UNSET: u64 = u64::MAX;
 
-    /// A station for `side`, to whose [`run_alarm`](Self::run_alarm) and [`run`](Self::run) the two
-    /// lead.
-    pub(super) fn new(side: S, alarm: Wake, rest: Wake) -> impl PinInit<Self> {
+    /// A station for `side`, to whose [`run_alarm`](Self::run_alarm), [`run`](Self::run), and
+    /// [`take_missing`](Self::take_missing) and `run`, the three lead.
+    pub(super) fn new(side: S, alarm: Wake, rest: Wake, paging: PageIn) -> impl PinInit<Self> {
         pin_init!(Self {
             side <- Owned::new(side),
             backlog <- SkbQueue::new(BACKLOG),
             alarm <- Timer::new(alarm),
             alarm_at: Atomic::new(Self::UNSET),
             rest <- new_work!(rest, "rrxe::Station::rest"),
+            missing <- new_spinlock_bh!(None, "rrxe::Station::missing"),
+            paging <- new_work!(paging, "rrxe::Station::paging"),
         })
     }
 
@@ -141,21 +159,21 @@ impl<S: Side> Station<S> {
     /// Hands a packet to the side.
     pub(super) fn deliver(&self, qp: &Qp, arrival: Arrival) {
         let _bh = BhGuard::new();
-        // Packets that wait go first.
-        let free = if self.backlog.is_empty() {
-            self.side.try_enter()
-        } else {
-            None
-        };
-        match free {
-            Some(mut turn) => {
-                turn.receive(qp, arrival);
+        match self.side.try_enter() {
+            Some(mut turn) if self.backlog.is_empty() => {
+                let _ = self.hand_over(qp, &mut turn, arrival);
                 self.take_turns(qp, turn);
             }
-            None => match self.backlog.push(arrival.into_packet()) {
-                Ok(()) => self.run(qp),
-                Err(_) => qp.node().counters().count(Counter::BacklogFull),
-            },
+            // Packets that wait go first.
+            turn => {
+                if self.backlog.push(arrival.into_packet()).is_err() {
+                    qp.node().counters().count(Counter::BacklogFull);
+                }
+                match turn {
+                    Some(turn) => self.take_turns(qp, turn),
+                    None => self.run(qp),
+                }
+            }
         }
     }
 
@@ -203,9 +221,35 @@ impl<S: Side> Station<S> {
                 return Progress::Idle;
             };
             if let Some(arrival) = Arrival::parse(packet) {
-                turn.receive(qp, arrival);
+                if self.hand_over(qp, turn, arrival).is_err() {
+                    return Progress::Idle;
+                }
             }
         }
         Progress::Busy
+    }
+
+    /// Hands a packet to the side. What the side gives back is the first packet of the backlog again.
+    fn hand_over(
+        &self,
+        qp: &Qp,
+        turn: &mut Turn<'_, S>,
+        arrival: Arrival,
+    ) -> Result<(), Postponed> {
+        turn.receive(qp, arrival).map_err(|arrival| {
+            self.backlog.push_front(arrival.into_packet());
+            Postponed
+        })
+    }
+
+    /// Has a page come in, and the side worked on then.
+    pub(super) fn page_in(&self, qp: &Qp, missing: Missing) {
+        *self.missing.lock() = Some(missing);
+        qp.node().page_in_later(&self.paging);
+    }
+
+    /// The page that is to come in.
+    pub(super) fn take_missing(&self) -> Option<Missing> {
+        self.missing.lock().take()
     }
 }

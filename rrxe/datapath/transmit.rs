@@ -7,6 +7,7 @@ use super::{
     counters::Counter,
     memory::Memory,
     node::Node,
+    paging::Missing,
     patience::Patience,
     peer::Peer,
     qp::Qp, //
@@ -58,12 +59,13 @@ use rrxe_proto::{
 const OUTER_LEN: usize = 14 + 20 + 8;
 
 /// Why packets of a plan were not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// Their data may not be read.
     Local(WcStatus),
     /// From this PSN on there was no room for them; there will be.
     Unsent(Psn),
+    /// From this PSN on they were not sent because data is missing; it can be made to come.
+    Missing(Psn, Missing),
 }
 
 /// Sends the packets of `plan`, whose data is `local`.
@@ -81,7 +83,7 @@ pub(super) fn request(
         send(qp, peer, ecn, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
-        .map_err(|error| error.at(packet.psn))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
     }
     Ok(())
 }
@@ -111,7 +113,7 @@ pub(super) fn datagram(
         send_by(qp.node(), &route, &headers, patience, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
-        .map_err(|error| error.at(packet.psn))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
     }
     Ok(())
 }
@@ -165,7 +167,7 @@ pub(super) fn response(qp: &Qp, peer: &mut Peer, plan: &ResponsePlan) -> Result<
             }
             _ => Ok(()),
         })
-        .map_err(|error| error.at(packet.psn))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
     }
     Ok(())
 }
@@ -196,10 +198,13 @@ enum Obstacle {
 }
 
 impl Obstacle {
-    /// What that means for the packets of a plan from `psn` on.
-    fn at(self, psn: Psn) -> Failure {
+    /// What that means for the packets of a plan from `psn` on, whose data is in `memory`.
+    fn at(self, psn: Psn, memory: &Memory<'_>) -> Failure {
         match self {
-            Self::Local(status) => Failure::Local(status),
+            Self::Local(status) => match memory.take_missing() {
+                Some(missing) => Failure::Missing(psn, missing),
+                None => Failure::Local(status),
+            },
             Self::NoRoom => Failure::Unsent(psn),
         }
     }

@@ -21,8 +21,19 @@ use kernel::{
     prelude::*,
     str::CStr,
     sync::LockClassKey,
-    types::Opaque, //
+    types::Opaque,
+    workqueue::Queue, //
 };
+
+/// The system's queue whose work runs on any CPU.
+///
+/// `workqueue::system_unbound()` still is its old name, of which the kernel warns.
+pub(crate) fn system_queue() -> &'static Queue {
+    // SAFETY: Set before any module is loaded, and never again.
+    let queue = unsafe { kernel::bindings::system_dfl_wq };
+    // SAFETY: It stays.
+    unsafe { Queue::from_raw(queue) }
+}
 
 /// A queue of its own, whose work runs on any CPU, many items at once.
 ///

@@ -44,6 +44,8 @@ pub(crate) mod wr_opcode {
     pub(crate) const FLUSH: u32 = 14;
     /// Atomic write of eight bytes.
     pub(crate) const ATOMIC_WRITE: u32 = 15;
+    /// Registration of listed memory: `IB_WR_REG_MR`, for consumers inside the kernel only.
+    pub(crate) const REG_MR: u32 = 0x20;
 }
 
 /// Work requests' flags: `enum ib_send_flags`.
@@ -196,6 +198,20 @@ pub(crate) struct FlushOperands {
     pub(crate) reserved: [u8; 6],
     /// What other operations use.
     pub(crate) unused: [u64; OPERAND_WORDS - 3],
+}
+
+/// Operands of a registration of listed memory. User space knows nothing of it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RegisterOperands {
+    /// What the first byte is called.
+    pub(crate) addr: u64,
+    /// The region's key from now on.
+    pub(crate) key: u32,
+    /// What may be done: a union of `ib_access_flags`.
+    pub(crate) access: u32,
+    /// What other operations use.
+    pub(crate) unused: [u64; OPERAND_WORDS - 2],
 }
 
 /// Operands of a send of a datagram.

@@ -53,6 +53,7 @@ pub(crate) use self::{
     send_wqe::{
         Addressee,
         LocalData,
+        Poster,
         Signalling, //
     },
 };

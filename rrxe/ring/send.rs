@@ -32,6 +32,7 @@ use super::{
     producer::Producer,
     send_wqe::{
         LocalData,
+        Poster,
         SendRules,
         SendWqe,
         Signalling, //
@@ -97,6 +98,7 @@ impl SendRing {
     pub(crate) fn new(
         caps: SendCaps,
         transport: Transport,
+        poster: Poster,
         signalling: Signalling,
     ) -> Result<Self> {
         if caps.max_sge > MAX_SEND_SGE || caps.max_inline > MAX_INLINE {
@@ -118,6 +120,7 @@ impl SendRing {
             ring: SharedRing::new(geometry)?,
             rules: SendRules {
                 transport,
+                poster,
                 signalling,
                 max_sge: u32::try_from(cells_per_wqe)?,
                 max_inline: u32::try_from(data)?,

@@ -13,6 +13,7 @@ use rrxe_proto::{
         Flush,
         Local,
         Operation,
+        Registration,
         Request,
         RequestFlags, //
     },
@@ -44,6 +45,7 @@ use super::{
         DatagramOperands,
         FlushOperands,
         RdmaOperands,
+        RegisterOperands,
         Sge, //
     },
     element::{
@@ -80,11 +82,22 @@ pub(crate) enum Signalling {
     All,
 }
 
+/// Who posts work requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Poster {
+    /// A user process.
+    User,
+    /// A consumer inside the kernel.
+    Kernel,
+}
+
 /// What a send queue lets its user post.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendRules {
     /// Service of the queue pair.
     pub(crate) transport: Transport,
+    /// Whose requests they are.
+    pub(crate) poster: Poster,
     /// Which requests are reported.
     pub(crate) signalling: Signalling,
     /// Most gather elements of a request.
@@ -228,7 +241,7 @@ fn validate(
     if flags & !send_flags::ALL != 0 {
         return Err(InvalidWqe::UnknownFlags);
     }
-    let operation = operation(head, rules.transport)?;
+    let operation = operation(head, rules)?;
     let place = place(head, &operation, rules)?;
     let flags = RequestFlags {
         signaled: rules.signalling == Signalling::All || flags & send_flags::SIGNALED != 0,
@@ -238,13 +251,13 @@ fn validate(
     Ok((operation, flags, place))
 }
 
-fn operation(head: &abi::SendWqe, transport: Transport) -> Result<Operation, InvalidWqe> {
+fn operation(head: &abi::SendWqe, rules: &SendRules) -> Result<Operation, InvalidWqe> {
     let wr = &head.wr;
     let rdma: &RdmaOperands = transmute_ref!(&wr.operands);
     let atomic: &AtomicOperands = transmute_ref!(&wr.operands);
     let (va, rkey) = (rdma.remote_addr, Key(rdma.rkey));
 
-    Ok(match (wr.opcode, transport) {
+    Ok(match (wr.opcode, rules.transport) {
         (wr_opcode::SEND, _) => Operation::Send,
         (wr_opcode::SEND_WITH_IMM, _) => Operation::SendImm(Imm(wr.ex)),
         (wr_opcode::SEND_WITH_INV, Transport::Rc) => {
@@ -276,8 +289,20 @@ fn operation(head: &abi::SendWqe, transport: Transport) -> Result<Operation, Inv
         (wr_opcode::BIND_MW, Transport::Rc | Transport::Uc) => {
             Operation::Local(Local::Bind(binding(wr)))
         }
+        (wr_opcode::REG_MR, Transport::Rc) if rules.poster == Poster::Kernel => {
+            Operation::Local(Local::Register(registration(wr)))
+        }
         _ => return Err(InvalidWqe::Unsupported),
     })
+}
+
+fn registration(wr: &abi::SendWr) -> Registration {
+    let register: &RegisterOperands = transmute_ref!(&wr.operands);
+    Registration {
+        key: Key(register.key),
+        va: register.addr,
+        access: Access::from_bits(register.access),
+    }
 }
 
 fn flush(wr: &abi::SendWr, len: u32) -> Result<Flush, InvalidWqe> {
@@ -402,6 +427,7 @@ const fn completion_opcode(opcode: u32) -> WcOpcode {
         wr_opcode::ATOMIC_FETCH_AND_ADD => WcOpcode::FetchAdd,
         wr_opcode::LOCAL_INV => WcOpcode::LocalInvalidate,
         wr_opcode::BIND_MW => WcOpcode::BindMw,
+        wr_opcode::REG_MR => WcOpcode::RegisterMr,
         wr_opcode::FLUSH => WcOpcode::Flush,
         wr_opcode::ATOMIC_WRITE => WcOpcode::AtomicWrite,
         _ => WcOpcode::Send,

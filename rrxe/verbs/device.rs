@@ -31,6 +31,7 @@ use crate::{
             DeviceAttr,
             DeviceCaps,
             Mad,
+            PagingCaps,
             PortLimits,
             StatDesc,
             Violations, //
@@ -53,6 +54,21 @@ use rrxe_proto::{
     PathMtu, //
     Pkey,
 };
+
+/// What pages on demand can be used for on reliable connections.
+const RC_PAGING: PagingCaps = UC_PAGING
+    .union(PagingCaps::READ)
+    .union(PagingCaps::ATOMIC)
+    .union(PagingCaps::FLUSH)
+    .union(PagingCaps::ATOMIC_WRITE);
+
+/// What pages on demand can be used for on all connections.
+const UC_PAGING: PagingCaps = UD_PAGING.union(PagingCaps::WRITE);
+
+/// What pages on demand can be used for by all queue pairs.
+const UD_PAGING: PagingCaps = PagingCaps::SEND
+    .union(PagingCaps::RECEIVE)
+    .union(PagingCaps::SHARED_RECEIVE);
 
 /// What all objects of a device share. Objects keep it alive; it may outlive the device that
 /// the RDMA core knows.
@@ -134,6 +150,7 @@ impl rdma::ProviderDevice<Provider> for Device {
                 .union(DeviceCaps::SYS_IMAGE_GUID)
                 .union(DeviceCaps::SRQ_RESIZE)
                 .union(DeviceCaps::RC_RNR_NAK)
+                .union(DeviceCaps::MEM_MGT_EXTENSIONS)
                 .union(DeviceCaps::MEM_WINDOW)
                 .union(DeviceCaps::MEM_WINDOW_TYPE_2B)
                 .union(DeviceCaps::FLUSH_GLOBAL)
@@ -149,6 +166,7 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_srq: limits::MAX_SRQ,
             max_srq_wr: limits::MAX_QP_WR,
             max_srq_sge: limits::MAX_SGE,
+            max_fast_pages: limits::MAX_FAST_PAGES,
             max_mr: limits::MAX_MR,
             max_mw: limits::MAX_MW,
             max_pd: limits::MAX_PD,
@@ -159,6 +177,9 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_qp_init_rd_atom: limits::MAX_RD_ATOMIC,
             max_res_rd_atom: limits::MAX_QP.saturating_mul(limits::MAX_RD_ATOMIC),
             atomics: true,
+            rc_paging: RC_PAGING,
+            uc_paging: UC_PAGING,
+            ud_paging: UD_PAGING,
             local_ack_delay: limits::ACK_DELAY,
         }
     }

@@ -41,7 +41,10 @@ pub(crate) const MAX_CQE: u32 = (1 << 18) - 1;
 
 /// Indices of memory keys: 24 bits. Index 0 is left out, since some software takes a key of 0
 /// for none.
-pub(crate) const MR_INDICES: RangeInclusive<u32> = 1..=MAX_MR;
+pub(crate) const MR_INDICES: RangeInclusive<u32> = 1..=MAX_MR - MAX_FAST_MR;
+
+/// Indices of regions of listed memory: the last ones of regions.
+pub(crate) const FAST_MR_INDICES: RangeInclusive<u32> = MAX_MR - MAX_FAST_MR + 1..=MAX_MR;
 
 /// Memory regions of a device: half of the indices.
 pub(crate) const MAX_MR: u32 = 1 << 23;
@@ -51,6 +54,12 @@ pub(crate) const MW_INDICES: RangeInclusive<u32> = MAX_MR + 1..=MAX_MR + MAX_MW;
 
 /// Memory windows of a device.
 pub(crate) const MAX_MW: u32 = (1 << 23) - 1;
+
+/// Of them, those of listed memory, which only consumers inside the kernel have.
+const MAX_FAST_MR: u32 = 1 << 20;
+
+/// Pages of a region of listed memory, each of any size.
+pub(crate) const MAX_FAST_PAGES: u32 = 2048;
 
 /// Bytes of a memory region: whatever can be pinned.
 pub(crate) const MAX_MR_SIZE: u64 = u64::MAX;

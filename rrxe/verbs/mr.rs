@@ -9,45 +9,70 @@ use super::{
     Provider, //
 };
 use crate::{
-    datapath::region::{
-        Memory,
-        Mr, //
+    datapath::{
+        fast_region::FastRegion,
+        region::{
+            Memory,
+            Mr, //
+        },
     },
     kapi::{
         error::eopnotsupp,
+        mem::{
+            ReadOnly,
+            ReadWrite, //
+        },
         random,
         rdma::{
             self,
+            Advice,
+            Demand,
             DirectMap,
+            LocalRange,
+            PageList,
+            SgList,
             UserRegion, //
         },
     },
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    },
 };
 use rrxe_proto::{
     Access,
     Key, //
 };
 
-/// Rights that regions know of. Paging on demand is not there yet.
+/// Rights that regions know of.
 const RIGHTS: Access = Access::from_bits(
     Access::LOCAL_WRITE.bits()
         | Access::REMOTE_WRITE.bits()
         | Access::REMOTE_READ.bits()
         | Access::REMOTE_ATOMIC.bits()
         | Access::MW_BIND.bits()
+        | Access::ON_DEMAND.bits()
+        | Access::HUGETLB.bits()
         | Access::FLUSH_GLOBAL.bits()
         | Access::FLUSH_PERSISTENT.bits()
         | Access::OPTIONAL.bits(),
 );
 
-/// The registration of an [`Mr`]: ends its being found.
+/// The registration of a region: ends its being found.
 pub(crate) struct Registration {
     device: Arc<Device>,
-    mr: Arc<Mr>,
+    region: Region,
+}
+
+/// What is registered.
+enum Region {
+    /// Memory that stays the same.
+    Fixed(Arc<Mr>),
+    /// Memory that is listed.
+    Fast(Arc<FastRegion>),
 }
 
 impl rdma::MemoryRegion<Provider> for Registration {
@@ -62,11 +87,15 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = region.pin(pd)?;
+        let memory = if access.contains(Access::ON_DEMAND) {
+            Memory::Paged(region.page(pd)?)
+        } else {
+            Memory::Pinned(region.pin(pd)?)
+        };
         if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
             return Err(EINVAL);
         }
-        Self::new(pd, access, region.iova, Memory::Pinned(memory))
+        Self::new(pd, access, region.iova, memory)
     }
 
     fn direct(pd: &rdma::Pd<Provider>, map: DirectMap, access: u32) -> Result<Self> {
@@ -78,16 +107,58 @@ impl rdma::MemoryRegion<Provider> for Registration {
         Self::new(pd, access, 0, Memory::Direct(map))
     }
 
+    fn advise(pd: &rdma::Pd<Provider>, advice: Advice, range: LocalRange) -> Result {
+        let key = Key(range.lkey);
+        let mr: Arc<Mr> = {
+            let guard = rcu::read_lock();
+            let mrs = pd.device().data().node().mrs();
+            mrs.get(key.index(), &guard).ok_or(EFAULT)?.into()
+        };
+        let (start, length) = (range.start, range.length);
+        match advice {
+            Advice::Read => mr.prefetch::<ReadOnly>(key, pd.id(), start, length, Demand::Fault),
+            Advice::Write => mr.prefetch::<ReadWrite>(key, pd.id(), start, length, Demand::Fault),
+            Advice::ReadPresent => {
+                mr.prefetch::<ReadOnly>(key, pd.id(), start, length, Demand::Peek)
+            }
+        }
+    }
+
+    fn fast(pd: &rdma::Pd<Provider>, max_pages: u32) -> Result<Self> {
+        if max_pages > limits::MAX_FAST_PAGES || pd.consumer() != Consumer::Kernel {
+            return Err(EINVAL);
+        }
+        let device = pd.device().data().clone();
+        let table = device.node().fast_regions();
+        let place = table.reserve(limits::FAST_MR_INDICES, GFP_KERNEL)?;
+        let region = FastRegion::new(place.id(), pd.id(), PageList::new(max_pages)?)?;
+        place.publish(region.clone())?;
+        Ok(Self {
+            device,
+            region: Region::Fast(region),
+        })
+    }
+
+    fn list(&self, list: &SgList<'_>) -> Result<c_int> {
+        match &self.region {
+            Region::Fixed(_) => Err(EINVAL),
+            Region::Fast(region) => region.list(list),
+        }
+    }
+
     fn lkey(&self) -> u32 {
-        self.mr.key().0
+        self.key().0
     }
 
     fn rkey(&self) -> u32 {
-        self.mr.key().0
+        self.key().0
     }
 
     fn is_in_use(&self) -> bool {
-        self.mr.has_windows()
+        match &self.region {
+            Region::Fixed(mr) => mr.has_windows(),
+            Region::Fast(_) => false,
+        }
     }
 }
 
@@ -104,13 +175,28 @@ impl Registration {
         let key = Key::new(reservation.id(), tag);
         let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory)?, GFP_KERNEL)?;
         reservation.publish(mr.clone())?;
-        Ok(Self { device, mr })
+        Ok(Self {
+            device,
+            region: Region::Fixed(mr),
+        })
+    }
+
+    /// The key it was made with. The consumer chooses the tag of one of listed memory.
+    fn key(&self) -> Key {
+        match &self.region {
+            Region::Fixed(mr) => mr.key(),
+            Region::Fast(region) => Key::new(region.index(), 0),
+        }
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        let node = self.device.node();
         // Waits until no one uses what he found, then lets go of the pages.
-        self.device.node().mrs().remove(self.mr.key().index());
+        match &self.region {
+            Region::Fixed(mr) => drop(node.mrs().remove(mr.key().index())),
+            Region::Fast(region) => drop(node.fast_regions().remove(region.index())),
+        }
     }
 }

@@ -32,6 +32,7 @@ use crate::{
             DmaInfo,
             RdmaOperands,
             ReceiveWqe,
+            RegisterOperands,
             SendWqe,
             SendWr,
             OPERAND_WORDS, //
@@ -200,6 +201,12 @@ fn operands(request: &SendRequest<'_, Provider>) -> [u64; OPERAND_WORDS] {
             rkey,
             reserved: 0,
             unused: [0; OPERAND_WORDS - 4],
+        }),
+        Operands::Register { key, va, access } => transmute!(RegisterOperands {
+            addr: va,
+            key,
+            access,
+            unused: [0; OPERAND_WORDS - 2],
         }),
         Operands::Datagram { ah, qpn, qkey } => transmute!(DatagramOperands {
             remote_qpn: qpn,

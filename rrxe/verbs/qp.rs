@@ -52,6 +52,7 @@ use crate::{
             CreateQpResponse,
             MmInfo, //
         },
+        Poster,
         ReceiveCaps,
         ReceiveRing,
         SendCaps,
@@ -145,13 +146,18 @@ impl rdma::QueuePair<Provider> for QueuePair {
             return Err(eopnotsupp());
         }
         // Only users inside the kernel have protection domains that reach all memory.
-        if pd.consumer() != Consumer::of(udata.as_deref()) {
+        let consumer = Consumer::of(udata.as_deref());
+        if pd.consumer() != consumer {
             return Err(EINVAL);
         }
         if let Some(udata) = &udata {
             udata.expect_response::<CreateQpResponse>()?;
         }
 
+        let poster = match consumer {
+            Consumer::User => Poster::User,
+            Consumer::Kernel => Poster::Kernel,
+        };
         let caps = caps(init)?;
         let signalling = if init.signal_all() {
             Signalling::All
@@ -163,7 +169,7 @@ impl rdma::QueuePair<Provider> for QueuePair {
             max_sge: caps.max_send_sge,
             max_inline: caps.max_inline_data,
         };
-        let send = SendRing::new(send_caps, transport, signalling)?;
+        let send = SendRing::new(send_caps, transport, poster, signalling)?;
         let supply = match init.srq() {
             Some(srq) => Supply::Shared(srq.queue().clone()),
             None => Supply::Own(ReceiveRing::new(ReceiveCaps {

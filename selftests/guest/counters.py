@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 from ktap import check, check_equal, patient
-from rdma import STATUS, Fabric, RcAttr, RcQp, pair, poll_for, statuses
+from rdma import STATUS, Fabric, RcAttr, RcQp, ack_timeout, pair, poll_for, statuses
 from roce import NAMES, Bth, Path, reth
 
 # The names of rdma_rxe, in its order.
@@ -144,7 +144,7 @@ def writes(qa, region, target, count):
 
 def loss(fabric, a, b):
     """Gaps at the receiver, sequence NAKs at the sender, and packets sent again."""
-    with pair(a, b, timeout=12) as (qa, _), netem(fabric.a, "loss", "20%"):
+    with pair(a, b, timeout=ack_timeout(12)) as (qa, _), netem(fabric.a, "loss", "20%"):
         at_a, at_b = Watch(a), Watch(b)
         writes(qa, a.region(16000), b.region(16000), 30)
         at_a.until("completer_retry_err")

@@ -6,6 +6,7 @@ and a request that fails stops the send queue only."""
 
 import contextlib
 import pathlib
+import select
 import struct
 import sys
 
@@ -14,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from datagram import GRH, QKEY, WITH_GRH, UdAttr, UdQp, address_handle, check_header
 from ktap import check, check_equal
+from pyverbs.cq import CompChannel
 from pyverbs.pd import PD
 from rdma import ATTR, SEND, STATE, STATUS, WC_OPCODE, WR, Fabric, Peer, expect_none, poll_for, statuses
 from rings import RingedQp
@@ -191,6 +193,25 @@ def too_long_to_send(ends):
             scene.is_dropped(lambda: scene.qa.send_to(scene.qb.peer, [scene.here.sge(0, length)]))
 
 
+def notifications(ends):
+    """Who waits for solicited completions is woken by those only."""
+    with contextlib.closing(CompChannel(ends[1].ctx)) as channel, Scene(ends) as scene:
+        waiting = UdQp(ends[1], channels=(None, channel))
+        waiting.connect()
+        waiting.recv_cq.req_notify(True)
+        for flags, seconds, woken in ((0, 0.3, False), (SEND.SOLICITED, 5, True)):
+            for imm in (None, IMM):
+                waiting.recv([scene.buffer.sge()])
+                scene.qa.send_to(waiting.peer, [], imm, flags=SEND.SIGNALED | flags)
+                scene.qa.sent(1)
+                waiting.received(1)
+                check_equal(bool(select.select([channel.fd], [], [], seconds)[0]), woken, f"event with flags {flags}")
+                if woken:
+                    channel.get_cq_event(waiting.recv_cq)
+                    waiting.recv_cq.req_notify(True)
+        waiting.close()
+
+
 def many_senders(ends):
     """Several queue pairs of both devices send to one."""
     with Scene(ends, recv_wr=64) as scene:
@@ -349,6 +370,7 @@ def main():
         suite.add("SEND longer than the receive", too_long_to_receive, ends)
         suite.add("receive without room for the header", no_room_for_header, ends)
         suite.add("SEND longer than the MTU", too_long_to_send, ends)
+        suite.add("solicited events", notifications, ends)
         suite.add("many senders", many_senders, ends)
         suite.add("many receivers", many_receivers, ends)
         suite.add("burst", burst, ends)

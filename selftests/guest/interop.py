@@ -99,6 +99,13 @@ UC_CLIENTS = (
     ("ib_write_bw", "-c", "UC", "-s", "8192", "-n", "20", "--write_with_imm"),
 )
 
+# A datagram is one packet, of what the port's MTU leaves.
+UD_CLIENTS = (
+    ("ibv_ud_pingpong", "-n", "100"),
+    ("ib_send_lat", "-c", "UD", "-s", "1024", "-n", "50"),
+    ("ib_send_bw", "-c", "UD", "-s", "2048", "-n", "30"),
+)
+
 
 def add_clients(suite, other, kind, clients):
     """The stock clients: each as client and as server, with either address family and path MTU."""
@@ -111,6 +118,14 @@ def add_clients(suite, other, kind, clients):
                 suite.add(
                     name, both(other, kind, stock_client), client, server, tool, family, "-m", str(mtu), *options
                 )
+
+
+def add_datagrams(suite, other, clients):
+    """The stock clients of datagrams: each as client and as server, with either address family."""
+    for tool, *options in clients:
+        for (client, server), family in itertools.product(("ab", "ba"), (4, 6)):
+            name = f"{CLEAN}: {tool} {' '.join(options)}, client {client}, IPv{family}"
+            suite.add(name, both(other, CLEAN, stock_client), client, server, tool, family, *options)
 
 
 def add_workload(suite, other, kind, qp, kinds, **options):
@@ -130,6 +145,7 @@ def main():
             add_workload(suite, other, kind, RcQp, kinds)
     add_clients(suite, other, CLEAN, UC_CLIENTS)
     add_workload(suite, other, CLEAN, UcQp, SENDS)
+    add_datagrams(suite, other, UD_CLIENTS)
     suite.run()
 
 

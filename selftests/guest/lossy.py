@@ -14,7 +14,7 @@ import ktap
 import workload
 import write_with_imm
 from ktap import check
-from rdma import STATE, Fabric, pair
+from rdma import STATE, Fabric, ack_timeout, pair
 
 # What netem does on both ends of the cable.
 LINKS = {
@@ -25,7 +25,7 @@ LINKS = {
     "all of it": "delay 1ms 200us loss 1% duplicate 2% corrupt 1% reorder 10% 25%",
     "loss 10%": "loss 10%",
 }
-SETTINGS = {"timeout": 13, "retry_cnt": 7, "rnr_retry": 7}
+SETTINGS = {"timeout": ack_timeout(13), "retry_cnt": 7, "rnr_retry": 7}
 
 
 def counters(end):

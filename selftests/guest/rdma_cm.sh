@@ -7,6 +7,7 @@
 # ends that disappear.
 
 cd "$(dirname "$0")" || exit 1
+PERF_LIMIT=${PERF_LIMIT:-180}
 . lib/net.sh
 . lib/ktap.sh
 . lib/perf.sh
@@ -207,11 +208,12 @@ for path in link loop; do
 	add $path 4 rstream -b SERVER -p PORT -T v -S 4096 -I 20 -C 5 -- rstream -s SERVER -p PORT -T v -S 4096 -I 20 -C 5
 done
 add link 6 udaddy -b SERVER -c 4 -C 10 -S 512 -- udaddy -s SERVER -c 4 -C 10 -S 512
-add link 4 rping -s -a SERVER -p PORT -C 2000 -V -- rping -c -a SERVER -p PORT -C 2000 -V
+add link 4 rping -s -a SERVER -p PORT -C 500 -V -- rping -c -a SERVER -p PORT -C 500 -V
 add link 4 rping -s -a SERVER -p PORT -C 20 -q -V -- rping -c -a SERVER -p PORT -C 20 -q -V
 add link 6 rstream -b SERVER -p PORT -T v -S 65536 -I 10 -C 2 -- rstream -s SERVER -p PORT -T v -S 65536 -I 10 -C 2
 add link 4 riostream -b SERVER -p PORT -T v -S 4096 -I 20 -C 5 -- riostream -s SERVER -p PORT -T v -S 4096 -I 20 -C 5
 add link 4 rdma_server -s SERVER -p PORT -- rdma_client -s SERVER -p PORT
+add link 4 mckey -m 239.1.2.3 -b SERVER -C 5 -- mckey -m 239.1.2.3 -b CLIENT -C 5 -s
 ktap_add "rcopy (link, IPv4)" leaves_nothing copies_a_file link 4
 for tool in "ib_send_bw -s 8192 -n 50" "ib_write_bw -s 65536 -n 20" "ib_read_lat -s 64 -n 50" "ib_send_lat -c UD -s 512 -n 50"; do
 	# shellcheck disable=SC2086

@@ -25,6 +25,7 @@ from pyverbs.srq import SRQ, SrqInitAttrEx
 from pyverbs.wr import SGE
 from rdma import (
     ALL_ACCESS,
+    ATTR,
     EVENT,
     SEND,
     STATE,
@@ -54,6 +55,16 @@ def events(device, seconds=0.3):
     while (event := device.event(seconds)) is not None:
         found.append(event)
     return found
+
+
+def keeper(stack):
+    """A function by which something is closed with a stack."""
+
+    def keep(what):
+        stack.callback(what.close)
+        return what
+
+    return keep
 
 
 def slot_of(number):
@@ -208,7 +219,7 @@ def datagrams(a, b):
     """Datagrams to several queue pairs: in order, behind their headers. One that is too long for its
     request leaves it to the next one for the same queue pair; one for which there is none is lost."""
     with contextlib.ExitStack() as stack:
-        keep = lambda what: stack.callback(what.close) and what
+        keep = keeper(stack)
         queue, buffers, here = keep(SharedQueue(b, 16)), keep(Region(b, 16 * SIZE)), keep(Region(a, SIZE))
         sender = keep(UdQp(a))
         ends = [keep(UdQp(b, UdAttr(), srq=queue)) for _ in range(3)]
@@ -327,38 +338,31 @@ def retries_exhausted(a, b):
         other_end.received(1)
 
 
-def busy_neighbour(a, b):
-    """A program that posts one request at a time, and a sender that always has more to say than the
-    others: they are served as well."""
-    with Scene((a, b), count=3, send_wr=64, min_rnr_timer=10) as scene:
-        busy, *modest = scene.pairs
-        wanted = 20
-        got = {qb.qp.qp_num: 0 for _, qb in scene.pairs}
-        left = {qa.qp.qp_num: wanted for qa, _ in modest}
-        under_way = 0
-        for qa, _ in modest:
-            qa.send([scene.message(1, 8)])
-        deadline = time.monotonic() + patient(20)
+def busy_neighbours(a, b, busy, timer):
+    """A program that posts one request at a time, and senders that always have more to say than the
+    last one, and come again sooner when there was nothing: it is served as well."""
+    with Scene((a, b), count=busy + 1, send_wr=16, min_rnr_timer=12) as scene:
+        modest, modest_end = scene.pairs[-1]
+        for _, qb in scene.pairs[:-1]:
+            qb.modify(ATTR.MIN_RNR_TIMER, min_rnr_timer=timer)
+        got = dict.fromkeys((qb.qp.qp_num for _, qb in scene.pairs), 0)
+        under_way = dict.fromkeys(scene.pairs, 0)
+        deadline = time.monotonic() + patient(40)
         scene.post()
-        while any(got[qb.qp.qp_num] < wanted for _, qb in modest):
+        while got[modest_end.qp.qp_num] < 20:
             check(time.monotonic() < deadline, f"messages received: {got}")
-            while under_way < 48:
-                busy[0].send([scene.here.sge(0, 8)])
-                under_way += 1
             for qa, qb in scene.pairs:
+                while under_way[qa, qb] < (1 if qa is modest else 12):
+                    qa.send([scene.here.sge(0, 8)])
+                    under_way[qa, qb] += 1
                 for done in map(Completion.of, qb.recv_cq.poll(16)[1]):
                     check_equal(done.status, STATUS.SUCCESS, "status")
                     got[qb.qp.qp_num] += 1
                     scene.post()
                 for done in map(Completion.of, qa.send_cq.poll(16)[1]):
                     check_equal(done.status, STATUS.SUCCESS, "status")
-                    if qa is busy[0]:
-                        under_way -= 1
-                    else:
-                        left[qa.qp.qp_num] -= 1
-                        if left[qa.qp.qp_num]:
-                            qa.send([scene.here.sge(0, 8)])
-        ktap.comment(f"messages received: {got}")
+                    under_way[qa, qb] -= 1
+        ktap.comment(f"messages received: {list(got.values())}")
 
 
 def domains(a, b):
@@ -626,7 +630,7 @@ def hostile_ring(a, b):
     """Rubbish in the ring costs the queue pair that takes it, and nobody else."""
     attr = RcAttr(rnr_retry=7, min_rnr_timer=2)
     with contextlib.ExitStack() as stack:
-        keep = lambda what: stack.callback(what.close) and what
+        keep = keeper(stack)
         queue, memory, source = keep(RingedQueue(b)), keep(Region(b, SIZE)), keep(Region(a, SIZE))
         good_sge = (memory.mr.buf, SIZE, memory.mr.lkey)
         for element, status in (
@@ -653,7 +657,7 @@ def hostile_indices(a, b):
     """Any producer index means some requests; the kernel's own index cannot be moved."""
     attr = RcAttr(rnr_retry=7, min_rnr_timer=2)
     with contextlib.ExitStack() as stack:
-        keep = lambda what: stack.callback(what.close) and what
+        keep = keeper(stack)
         queue, memory, source = keep(RingedQueue(b)), keep(Region(b, SIZE)), keep(Region(a, SIZE))
         qa, qb = keep(RcQp(a, attr)), keep(RcQp(b, attr, srq=queue))
         qa.connect(qb.peer)
@@ -737,24 +741,25 @@ def main():
         add("no receive queue besides", no_own_queue, rxe_differs="reports what was asked for")
         add("requests in order, RC", in_order, RcQp)
         add("requests in order, UC", in_order, UcQp)
-        add("datagrams", datagrams)
+        add("datagrams", datagrams, rxe_differs="fails on a datagram that is too long")
         add("long messages at once, RC", at_once, fabric, None, RcQp)
         add("long messages at once over a bad link", at_once, fabric, "loss 3% duplicate 2% delay 1ms reorder 5%", RcQp, limit=60)
         add("write with immediate", with_immediate)
         add("not ready", not_ready)
         add("retries exhausted", retries_exhausted)
-        add("a busy neighbour", busy_neighbour, limit=60)
+        add("a busy neighbour", busy_neighbours, 1, 12, limit=60)
+        add("busy neighbours in a hurry", busy_neighbours, 8, 1, limit=60)
         add("protection domains", domains, rxe_differs="looks in the QP's domain")
         for kind in (RcQp, UcQp):
             name = kind.__name__[:2].upper()
-            add(f"last request: told to, {name}", last_request, kind, told)
-        add("last request: the peer misbehaves", last_request, RcQp, peer_misbehaves)
-        add("last request: a send fails", last_request, RcQp, own_send_fails)
+            add(f"last request: told to, {name}", last_request, kind, told, rxe_differs="says so each time")
+        add("last request: the peer misbehaves", last_request, RcQp, peer_misbehaves, rxe_differs="says so each time")
+        add("last request: a send fails", last_request, RcQp, own_send_fails, rxe_differs="flushes what fails")
         add("last request: from INIT", from_init)
-        add("a request that is held is flushed", held_is_flushed)
-        add("a request that is too short", too_short)
+        add("a request that is held is flushed", held_is_flushed, rxe_differs="flushes what fails")
+        add("a request that is too short", too_short, rxe_differs="calls it an operation error")
         add("limit", limit)
-        add("resize", resize)
+        add("resize", resize, rxe_differs="compares the limit with the old size")
         add("resize in traffic", resize_in_traffic, limit=60)
         if ktap.LINK_TYPE == "rrxe":
             add("hostile requests", hostile_ring)

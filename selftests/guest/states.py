@@ -715,26 +715,27 @@ def main():
             add(f"{kind}: attributes without a state", no_state_without, kind, rxe_differs="accepts any")
             add(f"ERR: requests posted late, {kind}", late_requests, kind, False)
             add(f"ERR: requests posted late, shared queue, {kind}", late_requests, kind, True)
-        add("SQD: what has begun finishes, asked to tell", drain_waits, True)
+        stuck = "an idle queue drains for ever, and cannot go back to RTS"
+        add("SQD: what has begun finishes, asked to tell", drain_waits, True, rxe_differs="tells too early")
         add("SQD: what has begun finishes", drain_waits, False, rxe_differs="raises the event unasked")
         for kind in ("RC", "UC"):
-            add(f"SQD, then ERR, {kind}", drain_and_stop, kind, STATE.ERR)
-            add(f"SQD, then RESET, {kind}", drain_and_stop, kind, STATE.RESET)
+            add(f"SQD, then ERR, {kind}", drain_and_stop, kind, STATE.ERR, rxe_differs=stuck)
+            add(f"SQD, then RESET, {kind}", drain_and_stop, kind, STATE.RESET, rxe_differs=stuck)
             add(f"SQD again and again, {kind}", drain_again, kind, rxe_differs="raises the event unasked")
             add(f"SQD: receives go on, {kind}", receives_in_sqd, kind)
-            add(f"RESET: many lives, {kind}", many_lives, kind)
+            add(f"RESET: many lives, {kind}", many_lives, kind, rxe_differs=stuck)
             for state in (STATE.RTS, STATE.SQD):
-                add(f"{state.name}: access rights change, {kind}", change_access, kind, state)
-            add(f"SQD: another path, {kind}", change_path, fabric, kind)
+                add(f"{state.name}: access rights change, {kind}", change_access, kind, state, rxe_differs=stuck if state == STATE.SQD else None)
+            add(f"SQD: another path, {kind}", change_path, fabric, kind, rxe_differs="is deaf then")
         add("RESET forgets", reset_forgets)
         add("RESET is deaf", reset_is_deaf)
         for state in (STATE.RTS, STATE.SQD):
-            add(f"{state.name}: RNR timer changes", change_rnr_timer, state)
+            add(f"{state.name}: RNR timer changes", change_rnr_timer, state, rxe_differs=stuck if state == STATE.SQD else None)
         add("SQD: retries change", change_retries)
-        add("SQD: READ depths change", change_depths)
-        add("SQD: a bad change", bad_change)
-        add("SQE and back", stalled)
-        add("query of the path", query_path)
+        add("SQD: READ depths change", change_depths, rxe_differs=stuck)
+        add("SQD: a bad change", bad_change, rxe_differs="accepts it")
+        add("SQE and back", stalled, rxe_differs="goes to ERR")
+        add("query of the path", query_path, rxe_differs="forgets the service level")
         suite.run()
 
 

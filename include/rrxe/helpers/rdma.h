@@ -96,3 +96,73 @@ __rust_helper int rust_helper_notifier_from_errno(int err)
 {
 	return notifier_from_errno(err);
 }
+
+__rust_helper unsigned long rust_helper_ib_umem_start(struct ib_umem_odp *umem)
+{
+	return ib_umem_start(umem);
+}
+
+__rust_helper unsigned long rust_helper_ib_umem_end(struct ib_umem_odp *umem)
+{
+	return ib_umem_end(umem);
+}
+
+__rust_helper bool
+rust_helper_mmu_notifier_range_blockable(const struct mmu_notifier_range *range)
+{
+	return mmu_notifier_range_blockable(range);
+}
+
+__rust_helper void
+rust_helper_mmu_interval_set_seq(struct mmu_interval_notifier *notifier,
+				 unsigned long sequence)
+{
+	mmu_interval_set_seq(notifier, sequence);
+}
+
+/* Where the kernel sees a page that is there. */
+__rust_helper void *rust_helper_hmm_pfn_address(unsigned long pfn)
+{
+	return page_address(hmm_pfn_to_page(pfn));
+}
+
+/* The page of an address may have been written to. */
+__rust_helper void rust_helper_dirty_page(void *address)
+{
+	set_page_dirty(compound_head(virt_to_page(address)));
+}
+
+/*
+ * ib_sg_to_pages() with the pages in a list. The function that it calls for each page is
+ * given no more than a region: this is one that knows the list.
+ */
+struct rrxe_listing {
+	struct ib_mr mr;
+	u64 *pages;
+	u32 max, count;
+};
+
+static int rrxe_list_page(struct ib_mr *mr, u64 addr)
+{
+	struct rrxe_listing *listing = container_of(mr, struct rrxe_listing, mr);
+
+	if (listing->count == listing->max)
+		return -ENOMEM;
+	listing->pages[listing->count++] = addr;
+	return 0;
+}
+
+__rust_helper int rust_helper_ib_sg_to_page_list(struct ib_mr *mr, struct scatterlist *sg,
+						 int entries, unsigned int *offset,
+						 u64 *pages, u32 max, u32 *count)
+{
+	struct rrxe_listing listing = {
+		.mr.page_size = mr->page_size, .pages = pages, .max = max,
+	};
+	int used = ib_sg_to_pages(&listing.mr, sg, entries, offset, rrxe_list_page);
+
+	mr->iova = listing.mr.iova;
+	mr->length = listing.mr.length;
+	*count = listing.count;
+	return used;
+}

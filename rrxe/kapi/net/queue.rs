@@ -88,6 +88,15 @@ impl<P: Packet> SkbQueue<P> {
         Ok(())
     }
 
+    /// Puts back the packet that was taken last: it is the first again, whatever the limit.
+    #[inline]
+    pub(crate) fn push_front(&self, packet: P) {
+        let skb = packet.into_skb().into_raw();
+        // SAFETY: The list is initialised, the buffer is ours and on no list. INVARIANT: It came
+        // from a packet of this type.
+        unsafe { b::skb_queue_head(self.head.get(), skb.as_ptr()) };
+    }
+
     /// Takes the first packet.
     #[inline]
     pub(crate) fn pop(&self) -> Option<P> {

@@ -2,27 +2,41 @@
 
 //! Ranges of registered memory, of whatever kind.
 
-use super::umem::PinnedChunks;
+use super::{
+    page_list::PageChunks,
+    paged::{
+        Absence,
+        PagedChunks, //
+    },
+    umem::PinnedChunks, //
+};
 use crate::kapi::mem::{
     Chunk,
-    ReadOnly, //
+    ReadOnly,
+    Rights, //
 };
 
 /// Iterator over a range of registered memory, in [`Chunk`]s.
 pub(crate) enum Chunks<'a, R = ReadOnly> {
-    /// Of a user process.
+    /// Of a user process, pinned.
     Pinned(PinnedChunks<'a, R>),
+    /// Of a user process, as far as its pages are there.
+    Paged(PagedChunks<'a, R>),
     /// Of the kernel, in one piece.
     Direct(Option<Chunk<'a, R>>),
+    /// Of the kernel, page by page.
+    Listed(PageChunks<'a, R>),
 }
 
-impl<'a, R> Iterator for Chunks<'a, R> {
-    type Item = Chunk<'a, R>;
+impl<'a, R: Rights> Iterator for Chunks<'a, R> {
+    type Item = Result<Chunk<'a, R>, Absence>;
 
-    fn next(&mut self) -> Option<Chunk<'a, R>> {
+    fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Pinned(chunks) => chunks.next(),
-            Self::Direct(chunk) => chunk.take(),
+            Self::Pinned(chunks) => chunks.next().map(Ok),
+            Self::Paged(chunks) => chunks.next(),
+            Self::Direct(chunk) => chunk.take().map(Ok),
+            Self::Listed(chunks) => chunks.next().map(Ok),
         }
     }
 }

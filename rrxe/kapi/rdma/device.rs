@@ -159,6 +159,9 @@ impl DeviceCaps {
     /// Has a system image GUID.
     pub(crate) const SYS_IMAGE_GUID: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_SYS_IMAGE_GUID as u64);
+    /// Registers memory and makes keys invalid by work requests.
+    pub(crate) const MEM_MGT_EXTENSIONS: Self =
+        Self(b::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64);
     /// Has memory windows of type 1.
     pub(crate) const MEM_WINDOW: Self = Self(b::ib_device_cap_flags_IB_DEVICE_MEM_WINDOW as u64);
     /// Has memory windows of type 2B.
@@ -178,6 +181,39 @@ impl DeviceCaps {
     /// Says "receiver not ready" by itself.
     pub(crate) const RC_RNR_NAK: Self =
         Self(b::ib_device_cap_flags_IB_DEVICE_RC_RNR_NAK_GEN as u64);
+
+    /// The capabilities of both sets.
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What may be done with memory whose pages come when they are needed
+/// ([`enum ib_odp_transport_cap_bits`]).
+///
+/// [`enum ib_odp_transport_cap_bits`]: srctree/include/rdma/ib_verbs.h
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PagingCaps(u32);
+
+impl PagingCaps {
+    /// SENDs from it.
+    pub(crate) const SEND: Self = Self(b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SEND);
+    /// Receives into it.
+    pub(crate) const RECEIVE: Self = Self(b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_RECV);
+    /// Receives into it, from a shared receive queue.
+    pub(crate) const SHARED_RECEIVE: Self =
+        Self(b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_SRQ_RECV);
+    /// WRITEs, on either side.
+    pub(crate) const WRITE: Self = Self(b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_WRITE);
+    /// READs, on either side.
+    pub(crate) const READ: Self = Self(b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_READ);
+    /// Atomics, on either side.
+    pub(crate) const ATOMIC: Self = Self(b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC);
+    /// FLUSHes, on either side.
+    pub(crate) const FLUSH: Self = Self(b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_FLUSH);
+    /// ATOMIC WRITEs, on either side.
+    pub(crate) const ATOMIC_WRITE: Self =
+        Self(b::ib_odp_transport_cap_bits_IB_ODP_SUPPORT_ATOMIC_WRITE);
 
     /// The capabilities of both sets.
     pub(crate) const fn union(self, other: Self) -> Self {
@@ -218,6 +254,8 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_srq_wr: u32,
     /// Scatter entries of a request in a shared receive queue.
     pub(crate) max_srq_sge: u32,
+    /// Pages of a memory region that is registered by a work request.
+    pub(crate) max_fast_pages: u32,
     /// Memory regions.
     pub(crate) max_mr: u32,
     /// Memory windows.
@@ -238,6 +276,12 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_res_rd_atom: u32,
     /// Whether atomics are atomic to other queue pairs of the device.
     pub(crate) atomics: bool,
+    /// What pages on demand can be used for on reliable connections.
+    pub(crate) rc_paging: PagingCaps,
+    /// On unreliable connections.
+    pub(crate) uc_paging: PagingCaps,
+    /// For datagrams.
+    pub(crate) ud_paging: PagingCaps,
     /// The device's share of the time until an acknowledgment comes: 4.096 us * 2^n.
     pub(crate) local_ack_delay: u8,
 }
@@ -303,7 +347,12 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.page_size_cap = from.page_size_cap;
         to.device_cap_flags = from.caps.0;
         // The device is deleted by the same command set that made it.
-        to.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        to.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG)
+            | u64::from(b::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING);
+        to.odp_caps.general_caps = u64::from(b::ib_odp_general_cap_bits_IB_ODP_SUPPORT);
+        to.odp_caps.per_transport_caps.rc_odp_caps = from.rc_paging.0;
+        to.odp_caps.per_transport_caps.uc_odp_caps = from.uc_paging.0;
+        to.odp_caps.per_transport_caps.ud_odp_caps = from.ud_paging.0;
         to.max_qp = c_int::try_from(from.max_qp)?;
         to.max_qp_wr = c_int::try_from(from.max_qp_wr)?;
         to.max_send_sge = c_int::try_from(from.max_send_sge)?;
@@ -314,6 +363,7 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_srq = c_int::try_from(from.max_srq)?;
         to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
         to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;
+        to.max_fast_reg_page_list_len = from.max_fast_pages;
         to.max_mr = c_int::try_from(from.max_mr)?;
         to.max_mw = c_int::try_from(from.max_mw)?;
         to.max_pd = c_int::try_from(from.max_pd)?;

@@ -12,6 +12,7 @@ use crate::kapi::{
         new_spinlock_bh,
         SpinLockBh, //
     },
+    work::system_queue, //
 };
 use core::{
     mem,
@@ -22,7 +23,6 @@ use kernel::{
     prelude::*,
     sync::Arc,
     workqueue::{
-        self,
         Work,
         WorkItem, //
     },
@@ -196,7 +196,7 @@ impl<S: EventSource> Events<S> {
         }
         // If the work is queued already it has yet to take what is pending, and if it is
         // disabled there is no one to deliver to.
-        let _ = workqueue::system_unbound().enqueue(self.0.clone());
+        let _ = system_queue().enqueue(self.0.clone());
     }
 }
 

@@ -39,6 +39,8 @@ mod mr;
 mod mw;
 mod object;
 mod ops;
+mod page_list;
+mod paged;
 mod pd;
 mod port;
 mod provider;
@@ -71,6 +73,7 @@ pub(crate) use self::{
         DeviceAttr,
         DeviceCaps,
         IbDevice,
+        PagingCaps,
         ProviderDevice, //
     },
     direct::DirectMap,
@@ -91,6 +94,8 @@ pub(crate) use self::{
     mad::Mad,
     mmap::Mappable,
     mr::{
+        Advice,
+        LocalRange,
         MemoryRegion,
         UserRegion, //
     },
@@ -99,6 +104,16 @@ pub(crate) use self::{
         MwType, //
     },
     object::Pd,
+    page_list::{
+        PageList,
+        SgList, //
+    },
+    paged::{
+        Absence,
+        Demand,
+        MissingPage,
+        PagedUmem, //
+    },
     pd::ProtectionDomain,
     port::{
         CoreCaps,

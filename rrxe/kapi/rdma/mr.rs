@@ -7,16 +7,21 @@ use super::{
         Mr,
         Pd, //
     },
+    paged::PagedUmem,
     umem::Umem,
     DirectMap,
-    Provider, //
+    Provider,
+    SgList, //
 };
 use crate::kapi::{
     bindings as b,
     error::eopnotsupp, //
 };
 use core::mem::MaybeUninit;
-use kernel::prelude::*;
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
 
 /// A range of a user process' memory that is to be registered.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +41,46 @@ impl UserRegion {
     pub(crate) fn pin<P: Provider>(&self, pd: &Pd<P>) -> Result<Umem> {
         Umem::pin(pd.device(), self)
     }
+
+    /// Has the pages of the region come when they are needed, from the calling process. May sleep.
+    pub(crate) fn page<P: Provider>(&self, pd: &Pd<P>) -> Result<PagedUmem> {
+        PagedUmem::new(pd.device(), self)
+    }
+}
+
+/// A range of registered memory, as a work request names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalRange {
+    /// The region.
+    pub(crate) lkey: u32,
+    /// Where it starts, by what the region's first byte is called.
+    pub(crate) start: u64,
+    /// Bytes.
+    pub(crate) length: u32,
+}
+
+/// What is to be expected for a range of memory whose pages come when they are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// It will be read.
+    Read,
+    /// It will be written to.
+    Write,
+    /// It will be read, but only the pages that the process has already are to be looked for.
+    ReadPresent,
+}
+
+impl Advice {
+    fn from_raw(advice: b::ib_uverbs_advise_mr_advice) -> Result<Self> {
+        Ok(match advice {
+            b::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => Self::Read,
+            b::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => Self::Write,
+            b::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => {
+                Self::ReadPresent
+            }
+            _ => return Err(eopnotsupp()),
+        })
+    }
 }
 
 /// The driver's part of a memory region.
@@ -51,6 +96,24 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     ///
     /// Process context, may sleep. For users inside the kernel only.
     fn direct(pd: &Pd<P>, map: DirectMap, access: u32) -> Result<Self>;
+
+    /// Has the pages of a range come in, since its owner expects them to be used.
+    ///
+    /// Process context, sleeps.
+    fn advise(pd: &Pd<P>, advice: Advice, range: LocalRange) -> Result;
+
+    /// Makes a region for up to `max_pages` pages that are to be [listed](Self::list).
+    ///
+    /// Process context, may sleep. For users inside the kernel only.
+    fn fast(pd: &Pd<P>, max_pages: u32) -> Result<Self>;
+
+    /// Lists the pages that the next registration by a work request is of, and returns how many
+    /// entries of the list that used up. Process or softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a region of another kind.
+    fn list(&self, list: &SgList<'_>) -> Result<c_int>;
 
     /// The key for work requests of the region's owner.
     fn lkey(&self) -> u32;
@@ -113,6 +176,43 @@ pub(super) unsafe extern "C" fn get_dma<P: Provider>(
     })
 }
 
+/// The operation `alloc_mr`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn alloc<P: Provider>(
+    pd: *mut b::ib_pd,
+    mr_type: b::ib_mr_type,
+    max_pages: u32,
+) -> *mut b::ib_mr {
+    // SAFETY: The core passes a live protection domain.
+    create(unsafe { Pd::<P>::from_raw(pd) }, |pd| match mr_type {
+        b::ib_mr_type_IB_MR_TYPE_MEM_REG => P::Mr::fast(pd, max_pages),
+        _ => Err(eopnotsupp()),
+    })
+}
+
+/// The operation `map_mr_sg`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn map_sg<P: Provider>(
+    mr: *mut b::ib_mr,
+    list: *mut b::scatterlist,
+    entries: c_int,
+    offset: *mut c_uint,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live region.
+        let object = unsafe { Mr::<P>::from_raw(mr) };
+        // SAFETY: The core passes them on from the region's owner.
+        let list = unsafe { SgList::new(mr, list, entries, offset) };
+        object.list(&list)
+    })
+}
+
 /// Makes the object of a region: has `make` make the driver's value.
 fn create<P: Provider>(pd: &Pd<P>, make: impl FnOnce(&Pd<P>) -> Result<P::Mr>) -> *mut b::ib_mr {
     let create = || {
@@ -129,6 +229,38 @@ fn create<P: Provider>(pd: &Pd<P>, make: impl FnOnce(&Pd<P>) -> Result<P::Mr>) -
         Ok(mr)
     };
     create().unwrap_or_else(|error: Error| error.to_ptr())
+}
+
+/// The operation `advise_mr`. The pages are there when it returns, whether that was asked for
+/// (`IB_UVERBS_ADVISE_MR_FLAG_FLUSH`) or not.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn advise<P: Provider>(
+    pd: *mut b::ib_pd,
+    advice: b::ib_uverbs_advise_mr_advice,
+    _flags: u32,
+    ranges: *mut b::ib_sge,
+    count: u32,
+    _attrs: *mut b::uverbs_attr_bundle,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core passes a live protection domain.
+        let pd = unsafe { Pd::<P>::from_raw(pd) };
+        let advice = Advice::from_raw(advice)?;
+        for index in 0..count as usize {
+            // SAFETY: The core passes so many.
+            let range = unsafe { &*ranges.add(index) };
+            let range = LocalRange {
+                lkey: range.lkey,
+                start: range.addr,
+                length: range.length,
+            };
+            P::Mr::advise(pd, advice, range)?;
+        }
+        Ok(0)
+    })
 }
 
 /// The operation `dereg_mr`.

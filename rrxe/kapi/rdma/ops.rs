@@ -110,8 +110,11 @@ impl<P: Provider> Table<P> {
         post_recv: Some(qp::post_recv::<P>),
 
         get_dma_mr: Some(mr::get_dma::<P>),
+        alloc_mr: Some(mr::alloc::<P>),
+        map_mr_sg: Some(mr::map_sg::<P>),
         reg_user_mr: Some(mr::reg_user::<P>),
         dereg_mr: Some(mr::dereg::<P>),
+        advise_mr: Some(mr::advise::<P>),
 
         alloc_mw: Some(mw::alloc::<P>),
         dealloc_mw: Some(mw::dealloc::<P>),

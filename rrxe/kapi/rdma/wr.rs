@@ -87,6 +87,15 @@ pub(crate) enum Operands<'a, P: Provider> {
         /// What to store if the comparison holds.
         swap: u64,
     },
+    /// For the registration of a region.
+    Register {
+        /// The region's key from now on.
+        key: u32,
+        /// What the first byte is called.
+        va: u64,
+        /// What may be done: bits of `enum ib_access_flags`.
+        access: u32,
+    },
     /// For datagrams.
     Datagram {
         /// The way there.
@@ -181,6 +190,16 @@ impl<'a, P: Provider> SendRequest<'a, P> {
                     rkey: wr.rkey,
                     compare_add: wr.compare_add,
                     swap: wr.swap,
+                }
+            }
+            b::ib_wr_opcode_IB_WR_REG_MR => {
+                // SAFETY: As above.
+                let wr = unsafe { self.container::<b::ib_reg_wr>() };
+                Operands::Register {
+                    key: wr.key,
+                    // SAFETY: The region outlives the request.
+                    va: unsafe { (*wr.mr).iova },
+                    access: wr.access as u32,
                 }
             }
             _ => Operands::None,

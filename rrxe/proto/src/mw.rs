@@ -196,8 +196,8 @@ impl Region {
 mod tests {
     use super::*;
 
-    const KEY: Key = Key(0x80_0001_05);
-    const BOUND: Key = Key(0x80_0001_06);
+    const KEY: Key = Key(0x8000_0105);
+    const BOUND: Key = Key(0x8000_0106);
     const REGION: Region = Region {
         access: Access::from_bits(Access::LOCAL_WRITE.bits() | Access::MW_BIND.bits()),
         va: 0x1000,
@@ -304,7 +304,7 @@ mod tests {
         assert!(window.bind(&again, Some(&REGION), qpn(17)).is_ok());
         assert_eq!(place(&window, 0x1000, 8), None);
         assert!(window
-            .place(Key(0x80_0001_07), qpn(17), WRITE, 0x1000, 8)
+            .place(Key(0x8000_0107), qpn(17), WRITE, 0x1000, 8)
             .is_some());
 
         let mut window = bound(WindowType::Two);

@@ -99,6 +99,15 @@ impl Psn {
         self.offset_from(start) < count
     }
 
+    /// The one of `self` and `other` that is further from `start`, going forward only.
+    #[must_use]
+    pub const fn max_from(self, start: Self, other: Self) -> Self {
+        if other.offset_from(start) > self.offset_from(start) {
+            return other;
+        }
+        self
+    }
+
     /// Sorts an arriving PSN by the one that is `expected`.
     pub const fn against(self, expected: Self) -> Arrival {
         match self.since(expected) {

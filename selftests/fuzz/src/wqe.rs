@@ -11,7 +11,7 @@ use crate::ring::{
     abi::Sge,
     element::Element,
     receive_wqe::ReceiveWqe,
-    send_wqe::{LocalData, SendRules, SendWqe, Signalling},
+    send_wqe::{LocalData, Poster, SendRules, SendWqe, Signalling},
 };
 
 /// Cells of a slot, and so most elements of a request.
@@ -25,6 +25,7 @@ pub fn run(data: &[u8]) {
 fn read(input: &mut Unstructured<'_>) -> Result<()> {
     let rules = SendRules {
         transport: *input.choose(&[Transport::Rc, Transport::Uc])?,
+        poster: Poster::User,
         signalling: *input.choose(&[Signalling::Requested, Signalling::All])?,
         max_sge: input.int_in_range(0..=CELLS as u32)?,
         max_inline: (CELLS * size_of::<Sge>()) as u32,

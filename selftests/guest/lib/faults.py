@@ -7,8 +7,8 @@ to try; the operation calls arm() when the faults are to begin, in the thread th
 meet them.
 
     faults = Faults("rrxe")
-    faults.exhaust(scenario)         refuses the first request, then the second, and so on
-    with faults.at_random(percent):  refuses some, everywhere
+    faults.exhaust(scenario)         refuses one request after the other
+    with faults.at_random(percent):  refuses some that are made where nobody can wait: packets
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import pathlib
 import re
 
 from ktap import check
+from pyverbs.pyverbs_error import PyverbsRDMAError
 
 KINDS = ("failslab", "fail_page_alloc", "fail_usercopy")
 DEBUGFS = pathlib.Path("/sys/kernel/debug")
@@ -25,7 +26,6 @@ FAIL_NTH = pathlib.Path("/proc/thread-self/fail-nth")
 
 # More than anything needs.
 PLENTY = 1_000_000
-MOST_REQUESTS = 400
 
 SETTINGS = {
     "probability": 0,
@@ -45,18 +45,22 @@ def text_of(module):
     return min(addresses), max(addresses) + 1
 
 
-def error_of(operation, *args):
-    """The number of the error that an operation ends in, or None."""
-    try:
-        operation(*args)
-    except Exception as why:
-        number = getattr(why, "error_code", None) or getattr(why, "errno", None)
-        if number is None:
-            raise
-        return number
-    finally:
-        FAIL_NTH.write_text("0")
-    return None
+def arm(nth):
+    """Have a request of this thread refused: the nth from now on."""
+    FAIL_NTH.write_text(str(nth))
+
+
+def disarm():
+    """Refuse nothing more; returns how many requests were still to come."""
+    left = int(FAIL_NTH.read_text())
+    arm(0)
+    return left
+
+
+def spread(count, most):
+    """The numbers from 1 to `count`, or as many of them as `most`, evenly."""
+    step = max(1, -(-count // most))
+    return range(1, count + 1, step)
 
 
 class Faults:
@@ -78,27 +82,41 @@ class Faults:
         """How many faults there were."""
         return sum(PLENTY - int((DEBUGFS / kind / "times").read_text()) for kind in KINDS)
 
-    def exhaust(self, scenario, errors=(errno.ENOMEM, errno.EFAULT)):
-        """Refuse each request that an operation makes, one in each run; returns how many there are.
+    def attempt(self, scenario, nth):
+        """Go through a scenario with one request refused; returns the error, and how many were still to come."""
+        left = 0
+        with scenario() as operation:
+            try:
+                operation(lambda: arm(nth))
+                error = None
+            except (PyverbsRDMAError, OSError) as why:
+                error = getattr(why, "error_code", None) or why.errno
+            finally:
+                left = disarm()
+        # What was made before the failure goes away with its last reference.
+        gc.collect()
+        return error, left
 
-        It must fail with one of the errors, or do what it was to do nevertheless.
+    def exhaust(self, scenario, most):
+        """Refuse the requests that an operation makes, one in each run.
+
+        It must fail with ENOMEM or EFAULT, or do what it was to do nevertheless.  Returns how many
+        there are, and how many of them were refused: no more than `most`, evenly spread.
         """
-        for nth in range(1, MOST_REQUESTS):
-            before = self.met()
-            with scenario() as operation:
-                error = error_of(operation, lambda n=nth: FAIL_NTH.write_text(str(n)))
-            gc.collect()
-            if self.met() == before:
-                check(error is None, f"failed without a fault: {error}")
-                return nth - 1
-            check(error is None or error in errors, f"request {nth} refused: {errno.errorcode.get(error, error)}")
-        raise AssertionError(f"more than {MOST_REQUESTS} requests")
+        error, left = self.attempt(scenario, PLENTY)
+        check(error is None, f"failed without a fault: {error}")
+        count = PLENTY - left
+        before = self.met()
+        for nth in spread(count, most):
+            error, _ = self.attempt(scenario, nth)
+            check(error in (None, errno.ENOMEM, errno.EFAULT), f"request {nth} refused: {errno.errorcode.get(error, error)}")
+        return count, self.met() - before
 
     @contextlib.contextmanager
     def at_random(self, percent):
-        """Some requests are refused, whatever they are for."""
-        self.set({"probability": percent}, KINDS[:1])
+        """Some requests for memory are refused which are made where nobody can wait for it."""
+        self.set({"probability": percent, "ignore-gfp-wait": "Y"}, ("failslab",))
         try:
             yield
         finally:
-            self.set({"probability": 0})
+            self.set(SETTINGS)

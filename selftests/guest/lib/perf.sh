@@ -12,6 +12,8 @@
 
 PERF_DIR=$(mktemp -d)
 PERF_CLIENT=$PERF_DIR/client PERF_SERVER=$PERF_DIR/server
+# 67 ms, 4.096 us * 2^14, where all is as quick as it should be.
+PERF_ACK_TIMEOUT=$(awk -v patience="$PATIENCE" 'BEGIN { print 14 + int(log(patience) / log(2)) }')
 PERF_LIMIT=$((${PERF_LIMIT:-60} * PATIENCE))
 PERF_PORT=$((20000 + BASHPID % 10000))
 
@@ -30,7 +32,7 @@ perf_common() {
 	local tool=$1 device=$2 gid=$3
 	case $tool in
 	ibv_*) echo "-d $device -g $gid -p $PERF_PORT" ;;
-	*) echo "-d $device -x $gid -p $PERF_PORT -F" ;;
+	*) echo "-d $device -x $gid -p $PERF_PORT -F -u $PERF_ACK_TIMEOUT" ;;
 	esac
 }
 

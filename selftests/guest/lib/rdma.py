@@ -37,7 +37,7 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-from ktap import check, patient
+from ktap import PATIENCE, check, patient
 
 LIB = pathlib.Path(__file__).resolve().parent
 
@@ -359,12 +359,17 @@ def statuses(completions):
     return [(c.wr_id, c.status) for c in completions]
 
 
+def ack_timeout(exponent):
+    """A retransmission timeout (4.096 us * 2^n) as long as this machine and kernel need it."""
+    return exponent + PATIENCE.bit_length() - 1
+
+
 @dataclasses.dataclass(frozen=True)
 class RcAttr:
     """What a connected QP is created and connected with. An UC QP has no use for some of it."""
 
     mtu: int = 1024
-    timeout: int = 14  # 67 ms
+    timeout: int = ack_timeout(14)  # 67 ms
     retry_cnt: int = 7
     rnr_retry: int = 7
     min_rnr_timer: int = 12  # 0.64 ms

@@ -191,9 +191,11 @@ class Packet:
         if ethertype == 0x0800:
             self.family, udp, length = 4, (ip[0] & 15) * 4, struct.unpack_from("!H", ip, 2)[0]
             self.source, self.target, protocol = ip[12:16], ip[16:20], ip[9]
+            self.traffic_class = ip[1]
         else:
             self.family, udp, length = 6, 40, struct.unpack_from("!H", ip, 4)[0] + 40
             self.source, self.target, protocol = ip[8:24], ip[24:40], ip[6]
+            self.traffic_class = (ip[0] << 4 | ip[1] >> 4) & 0xFF
         ip = ip[:length]
         require(protocol == 17, "not UDP")
         self.source_port, self.target_port, udp_length, checksum = struct.unpack_from("!HHHH", ip, udp)
@@ -214,6 +216,7 @@ class Packet:
         """BTH, extension headers, payload and padding."""
         self.opcode, flags, self.pkey, qpn, psn = struct.unpack_from("!BBHII", data)
         self.solicited, self.migrated, self.pad, self.version = flags >> 7, flags >> 6 & 1, flags >> 4 & 3, flags & 15
+        self.fecn, self.becn = qpn >> 31, qpn >> 30 & 1
         self.qpn, self.ack, self.psn = qpn & 0xFFFFFF, psn >> 31, psn & 0xFFFFFF
         require(self.opcode in OPCODES, f"opcode {self.opcode:#x}")
         self.name, headers = OPCODES[self.opcode]

@@ -4,16 +4,16 @@
 
 use rrxe_proto::{
     opcode::Transport,
-    rc::{Operation, SendQueue},
+    rc::{Local, Operation, Registration, SendQueue},
     status::{WcOpcode, WcStatus},
-    Qpn,
+    Access, Key, Qpn,
 };
 
 use crate::{
     ring::{
         abi::{send_flags, wr_opcode, ReceiveWqe as RawReceiveWqe},
-        CompletionList, Full, LocalData, ReceiveCaps, ReceiveRing, ReceiveWqe, SendCaps, SendRing,
-        Signalling, Take, Wc,
+        CompletionList, Full, InvalidWqe, LocalData, Poster, ReceiveCaps, ReceiveRing, ReceiveWqe,
+        SendCaps, SendRing, Signalling, Take, Wc,
     },
     user::{send_head, sge},
 };
@@ -24,7 +24,7 @@ fn send_ring(max_wr: u32) -> SendRing {
         max_sge: 2,
         max_inline: 32,
     };
-    SendRing::new(caps, Transport::Rc, Signalling::Requested).unwrap()
+    SendRing::new(caps, Transport::Rc, Poster::Kernel, Signalling::Requested).unwrap()
 }
 
 #[test]
@@ -78,6 +78,38 @@ fn a_queue_that_was_cleared_goes_on() {
         .unwrap();
     let fetched = ring.fetch().unwrap();
     assert_eq!(ring.wqe(fetched.seq).wr_id(), 2);
+}
+
+#[test]
+fn only_the_kernel_registers_listed_memory() {
+    for (poster, validity) in [
+        (Poster::Kernel, Ok(())),
+        (Poster::User, Err(InvalidWqe::Unsupported)),
+    ] {
+        let caps = SendCaps {
+            max_wr: 1,
+            max_sge: 1,
+            max_inline: 0,
+        };
+        let mut ring = SendRing::new(caps, Transport::Rc, poster, Signalling::Requested).unwrap();
+        let mut head = send_head(7, wr_opcode::REG_MR, 0);
+        head.wr.operands[..2].copy_from_slice(&[0x1000, 3 << 32 | 0x507]);
+        ring.producer().post_send(&head, &[]).unwrap();
+
+        let fetched = ring.fetch().unwrap();
+        assert_eq!(fetched.validity, validity);
+        assert_eq!(ring.wqe(fetched.seq).opcode(), WcOpcode::RegisterMr);
+        if validity.is_ok() {
+            assert_eq!(
+                ring.request(fetched.seq).operation(),
+                Operation::Local(Local::Register(Registration {
+                    key: Key(0x507),
+                    va: 0x1000,
+                    access: Access::from_bits(3),
+                }))
+            );
+        }
+    }
 }
 
 #[test]

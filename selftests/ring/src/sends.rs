@@ -26,7 +26,7 @@ use crate::{
         abi::{send_flags, wr_opcode, DatagramOperands, SendWqe as RawWqe, Sge},
         element::Element,
         send_wqe::{Addressee, SendRules, SendWqe},
-        InvalidWqe, LocalData, SendCaps, SendRing, Signalling,
+        InvalidWqe, LocalData, Poster, SendCaps, SendRing, Signalling,
     },
     shmem::Udata,
     user::{send_head, sge, with_inline, with_sges, Mapping},
@@ -40,6 +40,7 @@ const CAPS: SendCaps = SendCaps {
 
 const RULES: SendRules = SendRules {
     transport: Transport::Rc,
+    poster: Poster::User,
     signalling: Signalling::Requested,
     max_sge: 7,
     max_inline: 112,
@@ -51,7 +52,7 @@ const UD_RULES: SendRules = SendRules {
 };
 
 fn make(caps: SendCaps) -> (SendRing, Mapping) {
-    let ring = SendRing::new(caps, Transport::Rc, Signalling::Requested).unwrap();
+    let ring = SendRing::new(caps, Transport::Rc, Poster::User, Signalling::Requested).unwrap();
     let mut udata = Udata::default();
     ring.share(&mut udata).unwrap();
     (ring, Mapping::latest(&udata))
@@ -149,7 +150,7 @@ fn a_queue_larger_than_any_may_be_is_refused() {
             ..CAPS
         },
     ] {
-        assert!(SendRing::new(caps, Transport::Rc, Signalling::All).is_err());
+        assert!(SendRing::new(caps, Transport::Rc, Poster::User, Signalling::All).is_err());
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     psn::Psn,
     rc::{
         cursor::{byte_offset, Cursor},
+        heard::Heard,
         request::{Answer, Operation, SendQueue},
         requester::{Pause, Phase, Repeat, Requester},
         response::{DropReason, Placement, Response},
@@ -17,15 +18,6 @@ use crate::{
     timers::RnrTimer,
     wire::{Aeth, Syndrome}, //
 };
-
-/// How far an implied acknowledgement gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    /// To the PSN in question.
-    All,
-    /// To a READ or atomic before it whose own response is missing: an implied NAK.
-    Gap,
-}
 
 impl Requester {
     /// Takes a response in.
@@ -50,10 +42,7 @@ impl Requester {
                 aeth,
                 len,
             } => {
-                let (at, reach) = self.walk(psn, queue);
-                if reach == Reach::Gap {
-                    return self.on_data_past_gap(now, at, aeth, queue);
-                }
+                let at = self.locate(psn, queue);
                 self.on_read(now, at, position, aeth, len, queue)
             }
             Response::Atomic {
@@ -61,133 +50,139 @@ impl Requester {
                 aeth,
                 original,
             } => {
-                let (at, reach) = self.walk(psn, queue);
-                if reach == Reach::Gap {
-                    return self.on_data_past_gap(now, at, Some(aeth), queue);
-                }
+                let at = self.locate(psn, queue);
                 self.on_atomic(now, at, aeth, original, queue)
             }
         }
     }
 
-    /// Goes from the oldest unacknowledged packet towards the PSN `to`, which has been sent.
+    /// The place of the PSN `psn`, which has been sent and is not acknowledged.
+    fn locate(&self, psn: Psn, queue: &impl SendQueue) -> Cursor {
+        let mut at = self.acked;
+        // All PSNs up to `sent` are of requests before `begun`.
+        while at.psn != psn && at.wqe != self.begun {
+            at.advance(queue.request(at.wqe), self.mtu, psn.offset_from(at.psn));
+        }
+        self.past_done(at, queue)
+    }
+
+    /// Where the first response before `psn` is missing, if one is.
+    fn gap_before(&self, psn: Psn, queue: &impl SendQueue) -> Option<Cursor> {
+        let (at, _) = self.missing(0, psn.offset_from(self.acked.psn), queue)?;
+        Some(at)
+    }
+
+    /// The responder has executed all before `psn`.
     ///
     /// A response to a request acknowledges all SENDs and WRITEs before it, but no READ and no
     /// atomic (PROTOCOL rule 8).
-    fn walk(&self, to: Psn, queue: &impl SendQueue) -> (Cursor, Reach) {
+    fn executed(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
+        self.confirmed = self.confirmed.max_from(self.acked.psn, psn);
+        self.shown = self.shown.max_from(self.acked.psn, psn);
         let mut at = self.acked;
-        while at.psn != to {
-            if at.wqe == self.begun {
-                // Not reached: all PSNs up to `sent` are of requests before `begun`.
-                return (self.acked, Reach::Gap);
-            }
+        while at.psn != self.confirmed {
             let request = queue.request(at.wqe);
-            if request.operation().answer() == Answer::Response {
-                return (at, Reach::Gap);
+            let left = self.confirmed.offset_from(at.psn);
+            let done = match request.operation().answer() {
+                Answer::None => {
+                    at = self.past_done(at, queue);
+                    continue;
+                }
+                Answer::Acknowledge => left,
+                Answer::Response => {
+                    let most = at.packets_left(request, self.mtu).min(left);
+                    self.heard.take_run(at.psn, most)
+                }
+            };
+            if done == 0 {
+                break;
             }
-            at.advance(request, self.mtu, to.offset_from(at.psn));
+            at.advance(request, self.mtu, done);
         }
-        (self.past_done(at, queue), Reach::All)
-    }
-
-    fn on_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth, queue: &impl SendQueue) -> Placement {
-        let syndrome = aeth.syndrome();
-        let to = match syndrome {
-            Syndrome::Ack(_) => psn.next(),
-            Syndrome::RnrNak(_) | Syndrome::Nak(_) | Syndrome::Reserved(_) => psn,
-        };
-        let (at, reach) = self.walk(to, queue);
-        match (syndrome, reach) {
-            // Of these the second is for reliable datagrams only.
-            (Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest), _) => {
-                return match reach {
-                    Reach::All => self.malformed(at),
-                    Reach::Gap => Placement::Dropped(DropReason::Malformed),
-                };
-            }
-            (Syndrome::Ack(_), Reach::All) => self.progress(now, at, queue),
-            (Syndrome::RnrNak(timer), Reach::All) => {
-                self.progress(now, at, queue);
-                self.on_rnr_nak(now, timer);
-            }
-            (Syndrome::Nak(code), Reach::All) => {
-                self.progress(now, at, queue);
-                self.on_nak(code);
-            }
-            // A READ that failed in the middle. The responder does not answer a retry.
-            (Syndrome::Nak(code), Reach::Gap) if self.covers(at, psn, queue) => {
-                self.progress(now, at, queue);
-                self.on_nak(code);
-            }
-            (Syndrome::Ack(_) | Syndrome::RnrNak(_) | Syndrome::Nak(_), Reach::Gap) => {
-                return self.on_gap(now, at, queue);
-            }
-        }
-        Placement::None
-    }
-
-    /// Whether `psn` is one of the request that `at` stands at.
-    fn covers(&self, at: Cursor, psn: Psn, queue: &impl SendQueue) -> bool {
-        let left = at.packets_left(queue.request(at.wqe), self.mtu);
-        psn.is_within(at.psn, left)
-    }
-
-    /// A response shows that those to the READ or atomic at `at` were lost.
-    fn on_gap(&mut self, now: Instant, at: Cursor, queue: &impl SendQueue) -> Placement {
         self.progress(now, at, queue);
-        self.ask_again();
+    }
+
+    /// An implied NAK if a response is missing before one that has come.
+    fn past_gap(&mut self, now: Instant) -> Placement {
+        if self.acked.psn == self.shown {
+            return Placement::None;
+        }
+        self.response_is_missing(now);
         Placement::Dropped(DropReason::Gap)
     }
 
-    /// Data with a syndrome that no data comes with says nothing of what is before it.
-    fn on_data_past_gap(
+    fn on_ack(&mut self, now: Instant, psn: Psn, aeth: Aeth, queue: &impl SendQueue) -> Placement {
+        match aeth.syndrome() {
+            Syndrome::Ack(_) => {
+                self.executed(now, psn.next(), queue);
+                self.past_gap(now)
+            }
+            Syndrome::RnrNak(timer) => self.on_rnr_nak(now, psn, timer, queue),
+            // The second of these is for reliable datagrams only.
+            Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest) => {
+                self.malformed(self.locate(psn, queue), queue)
+            }
+            Syndrome::Nak(code) => self.on_nak(now, psn, code, queue),
+        }
+    }
+
+    fn on_nak(
         &mut self,
         now: Instant,
-        at: Cursor,
-        aeth: Option<Aeth>,
+        psn: Psn,
+        code: NakCode,
         queue: &impl SendQueue,
     ) -> Placement {
-        if !aeth.is_none_or(is_ack) {
-            return Placement::Dropped(DropReason::Malformed);
-        }
-        self.on_gap(now, at, queue)
-    }
-
-    fn on_nak(&mut self, code: NakCode) {
+        let at = self.locate(psn, queue);
+        self.executed(now, psn, queue);
         match code.status() {
-            Some(status) => self.fail(self.acked.wqe, status),
-            None => self.ask_again(),
+            // A READ that failed in the middle counts: the responder does not answer a retry.
+            Some(status) if !self.acked.wqe.is_before(at.wqe) => {
+                self.fail(at.wqe, status);
+                Placement::None
+            }
+            None if psn == self.confirmed => {
+                let placement = self.past_gap(now);
+                self.request_is_missing(now, at);
+                placement
+            }
+            _ => self.past_gap(now),
         }
     }
 
-    /// The oldest unacknowledged packet, or the response to it, was lost.
-    ///
-    /// If it has not been sent since sending went back to it, this is old news: a NAK in the wake
-    /// of an RNR NAK, for example, which must not use up retries.
-    fn ask_again(&mut self) {
-        if self.phase == Phase::Running && self.is_waiting() && self.repeat == Repeat::NotAsked {
-            self.retry();
-            self.repeat = Repeat::Lost;
+    fn on_rnr_nak(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        timer: RnrTimer,
+        queue: &impl SendQueue,
+    ) -> Placement {
+        let at = self.locate(psn, queue);
+        self.executed(now, psn, queue);
+        let is_oldest = psn == self.acked.psn;
+        if !is_oldest {
+            // There is no time to wait: a response before it is missing.
+            return self.on_nak(now, psn, NakCode::Sequence, queue);
         }
-    }
-
-    fn on_rnr_nak(&mut self, now: Instant, timer: RnrTimer) {
         // One that comes before the packet is sent again is a copy of the last.
-        let is_copy = self.repeat == Repeat::NotReady && !self.is_waiting();
+        let is_copy = self.repeat == Repeat::NotReady && !self.has_sent_oldest();
         if self.phase == Phase::Flushing || is_copy {
-            return;
+            return Placement::None;
         }
         // The peer is alive, however long it makes us wait: packets lost from now on are no longer
         // lost in a row with those before.
         self.retries = Retries::FULL;
         match self.rnr_retries.take(self.config.rnr_retry) {
             Ok(()) => {
-                self.go_back();
+                self.resend(at);
+                self.ack_deadline = None;
+                self.told = Some(psn);
                 self.repeat = Repeat::NotReady;
                 self.pause = Some(Pause::Rnr(now.saturating_add(timer.duration())));
             }
-            Err(Exhausted) => self.fail(self.acked.wqe, WcStatus::RnrRetryExceeded),
+            Err(Exhausted) => self.fail(at.wqe, WcStatus::RnrRetryExceeded),
         }
+        Placement::None
     }
 
     /// Takes in part `at.packet` of what was to be read, or the answer to a FLUSH or an ATOMIC WRITE,
@@ -207,13 +202,16 @@ impl Requester {
             .fetches()
             .map(|bytes| self.mtu.payload_of(at.packet, bytes));
         // Where a READ was sent again from its middle, a responder may start the response anew or
-        // go on with the old one.
+        // go on with the old one. Where only a part was asked for, the response may end with that.
+        let oldest = self.acked.psn;
+        let may_end = is_last || at.psn.offset_from(oldest) < self.split.offset_from(oldest);
         let fits = due == Some(len)
-            && position.ends() == is_last
+            && (position.ends() || !is_last)
+            && (!position.ends() || may_end)
             && (position.starts() || at.packet != 0)
             && aeth.is_none_or(is_ack);
         if !fits {
-            return self.malformed(at);
+            return self.malformed(at, queue);
         }
         let placement = match request.operation() {
             Operation::Read { .. } => Placement::Read {
@@ -223,8 +221,7 @@ impl Requester {
             },
             _ => Placement::None,
         };
-        self.answered(now, at, queue);
-        placement
+        self.answered(now, at, placement, queue)
     }
 
     fn on_atomic(
@@ -240,25 +237,43 @@ impl Requester {
             Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
         );
         if !is_atomic || !is_ack(aeth) {
-            return self.malformed(at);
+            return self.malformed(at, queue);
         }
-        self.answered(now, at, queue);
-        Placement::Atomic {
+        let placement = Placement::Atomic {
             wqe: at.wqe,
             original,
-        }
+        };
+        self.answered(now, at, placement, queue)
     }
 
-    /// The response to the packet at `at` is there.
-    fn answered(&mut self, now: Instant, mut at: Cursor, queue: &impl SendQueue) {
-        at.advance(queue.request(at.wqe), self.mtu, 1);
-        self.progress(now, at, queue);
+    /// The response to the packet at `at` is there, and is to be placed as `placement` says.
+    fn answered(
+        &mut self,
+        now: Instant,
+        at: Cursor,
+        placement: Placement,
+        queue: &impl SendQueue,
+    ) -> Placement {
+        self.executed(now, at.psn, queue);
+        let within_reach = at.psn.is_within(self.acked.psn, Heard::REACH);
+        let is_copy = within_reach && self.heard.contains(at.psn);
+        if within_reach {
+            self.heard.insert(at.psn);
+        }
+        self.executed(now, at.psn.next(), queue);
+        match self.past_gap(now) {
+            _ if is_copy => Placement::Dropped(DropReason::Stale),
+            dropped if !within_reach => dropped,
+            _ => placement,
+        }
     }
 
     /// The response to the packet at `at` cannot be one: the request fails, and what is before it
-    /// is not acknowledged thereby.
-    fn malformed(&mut self, at: Cursor) -> Placement {
-        self.fail(at.wqe, WcStatus::BadResponse);
+    /// is not acknowledged thereby. It says nothing if a response before it is missing.
+    fn malformed(&mut self, at: Cursor, queue: &impl SendQueue) -> Placement {
+        if self.gap_before(at.psn, queue).is_none() {
+            self.fail(at.wqe, WcStatus::BadResponse);
+        }
         Placement::Dropped(DropReason::Malformed)
     }
 }

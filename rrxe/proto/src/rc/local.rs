@@ -23,6 +23,19 @@ pub enum Local {
     Invalidate(Key),
     /// Has a memory window show a range of a region, or nothing.
     Bind(Binding),
+    /// Lets a region be used whose memory its owner has listed.
+    Register(Registration),
+}
+
+/// What a region is to be used as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Its key from now on.
+    pub key: Key,
+    /// What the first byte is called.
+    pub va: u64,
+    /// What the owner and a peer may do to it.
+    pub access: Access,
 }
 
 /// What a memory window is to show.
@@ -55,14 +68,14 @@ impl Local {
     const fn order(&self) -> Order {
         match self {
             Self::Invalidate(_) => Order::AfterAll,
-            Self::Bind(_) => Order::InTurn,
+            Self::Bind(_) | Self::Register(_) => Order::InTurn,
         }
     }
 
     /// What the request completes with if it cannot be done.
     const fn failure(&self) -> WcStatus {
         match self {
-            Self::Invalidate(_) => WcStatus::LocalQpOperation,
+            Self::Invalidate(_) | Self::Register(_) => WcStatus::LocalQpOperation,
             Self::Bind(_) => WcStatus::MwBind,
         }
     }

@@ -22,26 +22,30 @@
 //!
 //! - Credits in acknowledgements are neither given nor honoured: a sender that outruns the
 //!   receives is told by an RNR NAK.
-//! - A requester sends what is lost again with all that follows.
 
+mod aside;
 pub(crate) mod assembly;
 mod check;
 mod completer;
 mod cursor;
 mod flush;
+mod heard;
 mod kept;
 mod local;
 pub(crate) mod news;
 pub(crate) mod plan;
+mod recovery;
 mod replay;
 mod reply;
 mod request;
 mod requester;
+mod resend;
 mod responder;
 mod response;
 mod retry;
 mod saved;
 mod sender;
+mod silence;
 pub(crate) mod task;
 mod window;
 
@@ -51,7 +55,7 @@ pub(crate) mod tests;
 pub use self::{
     flush::Flush,
     kept::Keep,
-    local::{Binding, Local, LocalFailed, LocalTask},
+    local::{Binding, Local, LocalFailed, LocalTask, Registration},
     plan::{RequestPacket, RequestPlan},
     reply::{AtomicReply, Confirmation, ReadReply, ResponsePacket, ResponsePlan},
     request::{Operation, Request, RequestFlags, SendQueue, WqeSeq},

@@ -37,6 +37,8 @@ pub struct RequestPlan {
     psn: Psn,
     first: u32,
     count: u32,
+    /// Responses that a READ asks for at most.
+    responses: u32,
     repeated: u32,
     ack_request: AckRequest,
     service: Service,
@@ -92,10 +94,16 @@ impl RequestPlan {
             psn,
             first,
             count,
+            responses: u32::MAX,
             repeated: 0,
             ack_request,
             service: Service::Reliable,
         }
+    }
+
+    /// The same for a READ that asks for no more than `responses` of the responses.
+    pub(super) fn asking_for(self, responses: u32) -> Self {
+        Self { responses, ..self }
     }
 
     /// The same, of which the first `packets` packets have been sent before, if there are so many.
@@ -191,7 +199,8 @@ impl RequestPlan {
             Operation::Read { va, rkey } => RcRequest::Read(Reth::new(
                 va.wrapping_add(u64::from(offset)),
                 rkey,
-                len.saturating_sub(offset),
+                len.saturating_sub(offset)
+                    .min(byte_offset(self.responses, self.mtu)),
             )),
             Operation::CompareSwap {
                 va,

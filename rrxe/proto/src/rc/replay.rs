@@ -5,7 +5,9 @@
 use crate::{
     psn::Psn,
     rc::{
-        reply::{AtomicReply, Confirmation, ReadReply, ResponsePlan},
+        aside::Aside,
+        cursor::byte_offset,
+        reply::{AtomicReply, Confirmation, ReadReply, ResponsePlan, Turn},
         responder::{Owed, Phase, Responder},
         saved::{Asked, Due, Entry, Part, Saved},
         task::{Action, Discard, Done, Verdict}, //
@@ -14,10 +16,14 @@ use crate::{
 };
 
 impl Responder {
-    /// The next responses to send, at most `max_packets` of them, in the order of their PSNs.
+    /// The next responses to send, at most `max_packets` of them. They come in the order of their
+    /// PSNs, but for parts that the peer asks for again.
     pub fn poll_transmit(&mut self, max_packets: u32, saved: &mut [Saved]) -> Option<ResponsePlan> {
         if self.phase == Phase::Closed || max_packets == 0 {
             return None;
+        }
+        if let Some(plan) = self.aside(max_packets, saved) {
+            return Some(plan);
         }
         self.due_from = self.due_from.max(self.oldest(saved));
         while self.due_from < self.executed {
@@ -58,7 +64,10 @@ impl Responder {
             ResponsePlan::Ack { psn, aeth } => self.owe_again(*psn, aeth.syndrome()),
             ResponsePlan::Atomic(reply) => self.make_due(reply.slot, reply.due, 0, saved),
             ResponsePlan::Confirm(reply) => self.make_due(reply.slot, reply.due, 0, saved),
-            ResponsePlan::Read(reply) => self.make_due(reply.slot, reply.due, sent, saved),
+            ResponsePlan::Read(reply) => match reply.turn {
+                Turn::Stream(due) => self.make_due(reply.slot, due, sent, saved),
+                Turn::Aside => self.put_aside_back(reply, sent),
+            },
         }
     }
 
@@ -74,6 +83,7 @@ impl Responder {
             }
         }
         self.due_from = self.executed;
+        self.asides.clear();
         self.refuse(reply.psn, Verdict::REMOTE_ACCESS);
     }
 
@@ -131,8 +141,12 @@ impl Responder {
             return Action::Dropped(Discard::UnknownDuplicate);
         };
         if let Some(Saved(Some(entry))) = place(slot, saved) {
-            entry.repeat(part);
-            self.due_from = self.due_from.min(slot);
+            if entry.is_ended_by(part, self.mtu) {
+                entry.repeat(part);
+                self.due_from = self.due_from.min(slot);
+            } else {
+                self.asides.add(Aside { slot, part });
+            }
         }
         Action::Repeated
     }
@@ -191,27 +205,59 @@ impl Responder {
                     msn: entry.msn,
                 }))
             }
-            Asked::Read { rkey, va, .. } => {
-                let left = self.mtu.packets(part.len).saturating_sub(part.sent);
-                let count = left.min(max_packets);
-                entry.due = match count == left {
+            Asked::Read { .. } => {
+                let reply = self.read_reply(slot, entry, Turn::Stream(due), part, max_packets)?;
+                entry.due = match reply.is_rest() {
                     true => Due::No,
-                    false => due.after(count),
+                    false => due.after(reply.count),
                 };
-                let start = u64::from(part.start).wrapping_mul(u64::from(self.mtu.bytes()));
-                Some(ResponsePlan::Read(ReadReply {
-                    slot,
-                    due,
-                    psn: entry.psn.wrapping_add(part.start).wrapping_add(part.sent),
-                    msn: entry.msn,
-                    mtu: self.mtu,
-                    rkey,
-                    va: va.wrapping_add(start),
-                    part,
-                    count,
-                }))
+                Some(ResponsePlan::Read(reply))
             }
         }
+    }
+
+    /// What the peer lacks in between, at most `max_packets` of it.
+    fn aside(&mut self, max_packets: u32, saved: &[Saved]) -> Option<ResponsePlan> {
+        while let Some(Aside { slot, part }) = self.asides.take() {
+            let reply = kept(slot, saved)
+                .filter(|_| slot >= self.oldest(saved))
+                .and_then(|entry| self.read_reply(slot, entry, Turn::Aside, part, max_packets));
+            let Some(reply) = reply else {
+                continue;
+            };
+            if !reply.is_rest() {
+                let part = part.after(reply.count);
+                self.asides.put_back(Aside { slot, part });
+            }
+            return Some(ResponsePlan::Read(reply));
+        }
+        None
+    }
+
+    /// What is to be sent next of `part` of the response to a READ, at most `max_packets`.
+    fn read_reply(
+        &self,
+        slot: u64,
+        entry: &Entry,
+        turn: Turn,
+        part: Part,
+        max_packets: u32,
+    ) -> Option<ReadReply> {
+        let Asked::Read { rkey, va, .. } = entry.asked else {
+            return None;
+        };
+        let left = self.mtu.packets(part.len).saturating_sub(part.sent);
+        Some(ReadReply {
+            slot,
+            turn,
+            psn: entry.psn.wrapping_add(part.start).wrapping_add(part.sent),
+            msn: entry.msn,
+            mtu: self.mtu,
+            rkey,
+            va: va.wrapping_add(byte_offset(part.start, self.mtu).into()),
+            part,
+            count: left.min(max_packets),
+        })
     }
 
     /// Makes what was `due` of number `slot` due again, but for `sent` packets.
@@ -223,6 +269,18 @@ impl Responder {
             entry.due = due.after(sent);
             self.due_from = self.due_from.min(slot);
         }
+    }
+
+    /// Takes back a part in between, but for `sent` packets.
+    fn put_aside_back(&mut self, reply: &ReadReply, sent: u32) {
+        if !reply.is_rest() {
+            // Its rest, of which this was the beginning.
+            self.asides.take();
+        }
+        self.asides.put_back(Aside {
+            slot: reply.slot,
+            part: reply.part.after(sent),
+        });
     }
 
     /// Makes an acknowledgement due again, unless it has been overtaken.

@@ -60,7 +60,7 @@ pub struct AtomicReply {
 #[derive(Clone, Copy, Debug)]
 pub struct ReadReply {
     pub(super) slot: u64,
-    pub(super) due: Due,
+    pub(super) turn: Turn,
     pub(super) psn: Psn,
     pub(super) msn: Msn,
     pub(super) mtu: PathMtu,
@@ -69,6 +69,15 @@ pub struct ReadReply {
     pub(super) va: u64,
     pub(super) part: Part,
     pub(super) count: u32,
+}
+
+/// Where a part of a response has its place among the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Turn {
+    /// In the order of the PSNs. So much was due.
+    Stream(Due),
+    /// In between.
+    Aside,
 }
 
 /// One packet of a [`ResponsePlan`].
@@ -163,6 +172,11 @@ impl ReadReply {
             .len
             .saturating_sub(sent)
             .min(byte_offset(self.count, self.mtu))
+    }
+
+    /// Whether nothing of the part is left after this.
+    pub(super) fn is_rest(&self) -> bool {
+        self.part.sent.saturating_add(self.count) >= self.mtu.packets(self.part.len)
     }
 
     /// Whether there are none.

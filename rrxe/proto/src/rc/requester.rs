@@ -3,15 +3,19 @@
 //! The send side of a reliable connection: what to send, when to send it again, what is done.
 //!
 //! [`sender`](super::sender) has the part that plans packets, [`completer`](super::completer) the
-//! one that digests responses.
+//! one that digests responses, [`recovery`](super::recovery) the one that makes good what was lost.
 
 use crate::{
     mtu::PathMtu,
     psn::Psn,
     rc::{
         cursor::Cursor,
+        heard::Heard,
+        plan::RequestPlan,
         request::{SendQueue, WqeSeq},
-        retry::{Exhausted, Retries, RetryLimit},
+        resend::{Habit, Resend},
+        retry::{Retries, RetryLimit},
+        silence::Silence,
         window::Window, //
     },
     status::WcStatus,
@@ -54,6 +58,7 @@ pub struct Completion {
 ///
 /// # Invariants
 ///
+/// - `confirmed` lies neither before `acked` nor past `sent`.
 /// - `next` lies neither before `acked` nor past `sent`, and there are at most 2^23 PSNs from
 ///   `acked` to `sent`.
 /// - Unless the queue is being flushed, `acked` has not reached `failure`.
@@ -68,6 +73,18 @@ pub struct Requester {
     stale: u32,
     /// All that lies behind is done.
     pub(super) acked: Cursor,
+    /// The responder has executed all requests before this PSN. Where it is past `acked`, responses
+    /// are missing.
+    pub(super) confirmed: Psn,
+    /// The same, as far as something has shown it since sending went back: what is missing before this
+    /// PSN is not on its way.
+    pub(super) shown: Psn,
+    /// Which of the responses past `acked` have come.
+    pub(super) heard: Heard,
+    /// All responses before this PSN that are missing have been asked for again.
+    pub(super) asked: Psn,
+    /// Before this PSN a response may be the last of a part that was asked for again.
+    pub(super) split: Psn,
     /// Where sending goes on.
     pub(super) next: Cursor,
     /// The PSN past the last one ever sent.
@@ -86,7 +103,13 @@ pub struct Requester {
     pub(super) pause: Option<Pause>,
     /// When to give up waiting for the answer to the oldest packet.
     pub(super) ack_deadline: Option<Instant>,
+    pub(super) silence: Silence,
     pub(super) repeat: Repeat,
+    /// The PSN that the responder has said it lacks, which has been sent again, or will be.
+    pub(super) told: Option<Psn>,
+    /// What is sent again by itself.
+    pub(super) resend: Option<Resend>,
+    pub(super) habit: Habit,
     pub(super) retries: Retries,
     pub(super) rnr_retries: Retries,
 }
@@ -138,15 +161,41 @@ pub(super) enum Repeat {
     NotReady,
 }
 
-/// The state before a plan, as far as it is undone if the plan's packets were not sent.
+/// How to undo a plan whose packets were not sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
-    pub(super) next: Cursor,
-    pub(super) sent: Psn,
-    pub(super) begun: WqeSeq,
-    pub(super) unasked: u32,
+    /// The first PSN of the plan.
+    pub(super) first: Psn,
     /// Packets of the plan.
     pub(super) planned: u32,
+    pub(super) before: Before,
+}
+
+/// The state before a plan, as far as it is undone.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Before {
+    /// Of a plan to go on.
+    Next {
+        next: Cursor,
+        sent: Psn,
+        begun: WqeSeq,
+        unasked: u32,
+    },
+    /// Of a plan to send again what the responder lacks.
+    Resend(Resend),
+    /// Of a plan to ask for a response again: `asked`.
+    Ask(Psn),
+}
+
+impl Undo {
+    /// Undoes `plan`: the state was as `before`.
+    pub(super) fn new(plan: &RequestPlan, before: Before) -> Self {
+        Self {
+            first: plan.psn(),
+            planned: plan.count(),
+            before,
+        }
+    }
 }
 
 impl Requester {
@@ -159,6 +208,11 @@ impl Requester {
             head: start.wqe,
             stale: 0,
             acked: start,
+            confirmed: start.psn,
+            shown: start.psn,
+            heard: Heard::new(),
+            asked: start.psn,
+            split: start.psn,
             next: start,
             sent: start.psn,
             begun: start.wqe,
@@ -170,7 +224,11 @@ impl Requester {
             failure: None,
             pause: None,
             ack_deadline: None,
+            silence: Silence::new(),
             repeat: Repeat::NotAsked,
+            told: None,
+            resend: None,
+            habit: Habit::Unknown,
             retries: Retries::FULL,
             rnr_retries: Retries::FULL,
         }
@@ -241,10 +299,10 @@ impl Requester {
             Some(Pause::Rnr(until) | Pause::Unsent(until)) => Some(until),
             None => None,
         };
-        match (pause, self.ack_deadline) {
-            (Some(pause), Some(ack)) => Some(pause.min(ack)),
-            (pause, ack) => pause.or(ack),
-        }
+        [pause, self.ack_deadline, self.reminder()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does what is due at `now`. A call that comes early is harmless.
@@ -256,7 +314,12 @@ impl Requester {
         }
         if self.ack_deadline.is_some_and(|deadline| deadline <= now) {
             self.repeat = Repeat::NotAsked;
-            self.retry();
+            self.told = None;
+            if self.may_retry() {
+                self.go_back();
+            }
+        } else if self.reminder().is_some_and(|due| due <= now) {
+            self.remind();
         }
     }
 
@@ -302,6 +365,9 @@ impl Requester {
     /// Takes all that is sent for acknowledged: nobody will answer.
     pub(crate) fn acknowledge_sent(&mut self) {
         self.acked = self.next;
+        self.confirmed = self.next.psn;
+        self.shown = self.next.psn;
+        self.asked = self.next.psn;
         self.undo = None;
         self.ack_deadline = None;
         self.settle();
@@ -317,6 +383,9 @@ impl Requester {
         };
         self.stale = self.tail.get().wrapping_sub(self.head.get());
         self.acked = start;
+        self.confirmed = start.psn;
+        self.shown = start.psn;
+        self.asked = start.psn;
         self.next = start;
         self.sent = start.psn;
         self.begun = start.wqe;
@@ -328,31 +397,33 @@ impl Requester {
 
     /// Starts the wait for an answer to the oldest packet, if there is one.
     pub(super) fn arm(&mut self, now: Instant) {
+        self.arm_timeout(now);
+        self.silence.begin(now);
+    }
+
+    /// Starts the wait anew that ends with a retry.
+    pub(super) fn arm_timeout(&mut self, now: Instant) {
         self.ack_deadline = match self.config.timeout.duration() {
             Some(timeout) if self.is_waiting() => Some(now.saturating_add(timeout)),
             _ => None,
         };
     }
 
+    /// When to remind the peer of the oldest packet, if that is to be.
+    fn reminder(&self) -> Option<Instant> {
+        let may_remind = self.pause.is_none()
+            && self.ack_deadline.is_some()
+            && self.has_sent_oldest()
+            && self.resend.is_none_or(|resend| resend.left == 0)
+            && self.config.retry != RetryLimit::Finite(0);
+        self.silence
+            .deadline(self.config.timeout.duration()?)
+            .filter(|_| may_remind)
+    }
+
     /// Whether something on its way awaits an answer.
     pub(super) fn is_waiting(&self) -> bool {
         self.next.psn != self.acked.psn
-    }
-
-    /// Has all be sent again that is not acknowledged.
-    pub(super) fn go_back(&mut self) {
-        self.next = self.acked;
-        self.unasked = 0;
-        self.undo = None;
-        self.ack_deadline = None;
-    }
-
-    /// Goes back because a packet was lost, if that is still allowed.
-    pub(super) fn retry(&mut self) {
-        match self.retries.take(self.config.retry) {
-            Ok(()) => self.go_back(),
-            Err(Exhausted) => self.fail(self.acked.wqe, WcStatus::RetryExceeded),
-        }
     }
 
     /// All before `to` is done.
@@ -367,15 +438,24 @@ impl Requester {
             self.unasked = 0;
             self.pause = None;
         }
+        let from = self.acked.psn;
+        self.confirmed = self.confirmed.max_from(from, to.psn);
+        self.shown = self.shown.max_from(from, to.psn);
+        self.asked = self.asked.max_from(from, to.psn);
+        self.split = self.split.max_from(from, to.psn);
+        self.told = self.told.filter(|psn| !psn.is_before(to.psn));
         self.acked = to;
         self.undo = None;
+        self.silence.end(now);
         self.repeat = Repeat::NotAsked;
         self.retries = Retries::FULL;
         self.rnr_retries = Retries::FULL;
-        if let Some(Pause::Rnr(_)) = self.pause {
+        let is_all = to.psn == self.sent;
+        if matches!(self.pause, Some(Pause::Rnr(_))) || is_all {
             self.pause = None;
         }
         self.arm(now);
+        self.judge_resend();
         self.settle();
     }
 

@@ -8,6 +8,7 @@ use crate::{
     mtu::PathMtu,
     psn::{Arrival, Msn, Psn},
     rc::{
+        aside::Asides,
         assembly::{Assembly, Refusal},
         kept::{Keep, Kept},
         news::News,
@@ -65,6 +66,7 @@ pub struct Responder {
     pub(super) executed: u64,
     /// No READ or atomic with a lower number has a response that is due.
     pub(super) due_from: u64,
+    pub(super) asides: Asides,
     news: News,
 }
 
@@ -115,6 +117,7 @@ impl Responder {
             owed: Owed::Nothing,
             executed: 0,
             due_from: 0,
+            asides: Asides::new(),
             news: News::new(),
         }
     }

@@ -75,7 +75,7 @@ impl Due {
 }
 
 impl Part {
-    fn after(self, count: u32) -> Self {
+    pub(super) fn after(self, count: u32) -> Self {
         Self {
             sent: self.sent.saturating_add(count),
             ..self
@@ -157,6 +157,12 @@ impl Entry {
     /// Whether `request` at `psn` is what was executed.
     pub(super) fn is_of(&self, psn: Psn, request: &RcRequest) -> bool {
         psn == self.psn && Asked::of(request) == Some(self.asked)
+    }
+
+    /// Whether `part` goes to the end of the response.
+    pub(super) fn is_ended_by(&self, part: Part, mtu: PathMtu) -> bool {
+        let end = part.start.saturating_add(mtu.packets(part.len));
+        end == self.asked.packets(mtu)
     }
 
     /// Has `part` sent.

@@ -9,7 +9,7 @@ use crate::{
     rc::{
         plan::{AckRequest, RequestPlan},
         request::{Answer, Request, SendQueue, WqeSeq},
-        requester::{Gate, Pause, Phase, Requester, Undo}, //
+        requester::{Before, Gate, Pause, Phase, Requester, Undo}, //
     },
     status::WcStatus,
     time::Instant, //
@@ -27,9 +27,12 @@ impl Requester {
         if self.phase == Phase::Flushing || self.pause.is_some() || max_packets == 0 {
             return None;
         }
+        if let Some(plan) = self.plan_recovery(now, max_packets, queue) {
+            return Some(plan);
+        }
         self.pass_done(queue);
         let wqe = self.next.wqe;
-        if !wqe.is_before(self.sendable()) {
+        if self.is_held() || !wqe.is_before(self.sendable()) {
             return None;
         }
         let request = queue.request(wqe);
@@ -54,23 +57,42 @@ impl Requester {
         let Some(undo) = self.undo.take() else {
             return;
         };
-        let count = psn.offset_from(undo.next.psn);
+        let count = psn.offset_from(undo.first);
         if count >= undo.planned {
             return;
         }
-        self.next = undo.next;
-        self.sent = undo.sent;
-        if count == 0 {
-            self.begun = undo.begun;
-        } else {
-            let request = queue.request(self.next.wqe);
-            self.next.advance(request, self.mtu, count);
-            self.note_sent();
+        match undo.before {
+            Before::Next {
+                next,
+                sent,
+                begun,
+                unasked,
+            } => {
+                self.next = next;
+                self.sent = sent;
+                if count == 0 {
+                    self.begun = begun;
+                } else {
+                    let request = queue.request(self.next.wqe);
+                    self.next.advance(request, self.mtu, count);
+                    self.note_sent();
+                }
+                self.unasked = unasked.saturating_add(count);
+            }
+            Before::Resend(mut resend) => {
+                if count != 0 {
+                    let request = queue.request(resend.at.wqe);
+                    resend.at.advance(request, self.mtu, count);
+                    resend.left = resend.left.saturating_sub(count);
+                }
+                self.resend = Some(resend);
+            }
+            Before::Ask(asked) => self.asked = asked,
         }
         // Without a request for an acknowledgement, which may be among what was not sent, there is
         // none to wait for.
-        self.arm(now);
-        self.unasked = undo.unasked.saturating_add(count);
+        self.arm_timeout(now);
+        self.silence.go_on(now);
         self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
     }
 
@@ -143,13 +165,13 @@ impl Requester {
 
     /// Takes note that `plan` is being sent.
     fn sending(&mut self, now: Instant, request: &Request, plan: &RequestPlan) {
-        self.undo = Some(Undo {
+        let before = Before::Next {
             next: self.next,
             sent: self.sent,
             begun: self.begun,
             unasked: self.unasked,
-            planned: plan.count(),
-        });
+        };
+        self.undo = Some(Undo::new(plan, before));
         if self.next.wqe == self.begun {
             self.begun = self.begun.next();
         }

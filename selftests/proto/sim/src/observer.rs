@@ -40,8 +40,23 @@ pub struct Observer {
     solid: u32,
     /// The packet after the one sent last: sending goes on here, or has gone back.
     position: u32,
-    /// How often sending went back to packet `solid` since it became the oldest.
+    /// How often sending went back to packet `solid` since it became the oldest, reminders aside.
     retries: u32,
+    /// When the timeout of packet `solid` began anew.
+    armed: Nanos,
+    /// A packet past `solid` that a NAK has asked for, and when such a one was sent again last, which has
+    /// the timeout begin anew, too.
+    asked_past: Option<u32>,
+    sent_past: Nanos,
+    /// Reminders of packet `solid` since then.
+    reminders: u32,
+    /// The first of them may have been no reminder, so that a NAK may still count as a retry.
+    ambiguous: bool,
+    /// Something has said since that it is missing.
+    told: bool,
+    /// That is owed a retry, or has been counted as one.
+    retry_owed: bool,
+    retry_paid: bool,
     /// The first of them may have been decided on before that.
     in_doubt: bool,
     /// A retry may have been one with a retry because of an RNR NAK.
@@ -56,6 +71,8 @@ pub struct Observer {
     rnr_until: Nanos,
     /// Where delivered READ requests began.
     read_begins: HashSet<u32>,
+    /// Before which packets they ended.
+    read_ends: HashSet<u32>,
     /// A packet that asked for an acknowledgement and has none yet.
     owed: Option<u32>,
     /// A sequence NAK was sent, and the packet it asks for has not arrived since.
@@ -85,6 +102,14 @@ impl Observer {
             solid: 0,
             position: 0,
             retries: 0,
+            armed: 0,
+            asked_past: None,
+            sent_past: 0,
+            reminders: 0,
+            ambiguous: false,
+            told: false,
+            retry_owed: false,
+            retry_paid: false,
             in_doubt: false,
             hidden: false,
             since: 0,
@@ -92,6 +117,7 @@ impl Observer {
             rnr_retry: false,
             rnr_until: 0,
             read_begins: HashSet::new(),
+            read_ends: HashSet::new(),
             owed: None,
             nak_pending: false,
             earlier_timer: None,
@@ -169,20 +195,30 @@ impl Observer {
         if at > self.sent {
             return Err(format!("packet {at} sent, but {} was never", self.sent));
         }
-        let span = if work.op.is_read() {
-            reference.start(index + 1) - at
-        } else {
-            1
+        let span = match packet.reth {
+            Some(reth) if work.op.is_read() => responses(reference, reth.len),
+            _ => 1,
         };
+        let first_sent = self.sent;
         if at == self.sent {
+            if at == self.solid {
+                self.armed = now;
+            }
+            if work.op.is_read() && at + span != reference.start(index + 1) {
+                return Err(format!("READ {index} first requested in part"));
+            }
             self.may_begin(reference, index, part)?;
             self.sent += span;
             self.within_limits(reference)?;
         } else {
             self.resent += 1;
+            if self.asked_past == Some(at) {
+                self.asked_past = None;
+                self.sent_past = now;
+            }
         }
-        if at < self.position {
-            self.went_back(now, at)?;
+        if at < self.position || at == self.solid && at != first_sent {
+            self.went_back(now, reference, at)?;
             let limit = u32::from(reference.flow().settings.retry_cnt);
             if *self.retries().start() > limit {
                 return Err(format!(
@@ -201,8 +237,9 @@ impl Observer {
             return;
         };
         let read = packet.opcode == READ_REQUEST;
-        if read {
+        if let Some(reth) = packet.reth.filter(|_| read) {
             self.read_begins.insert(at);
+            self.read_ends.insert(at + responses(reference, reth.len));
         }
         let credit =
             read || packet.atomic.is_some() || matches!(packet.opcode, FLUSH | ATOMIC_WRITE);
@@ -310,17 +347,13 @@ impl Observer {
             let (index, _) = reference.locate(p);
             reference.flow().works[index].op.takes_credit()
         };
-        // A missing response before it makes it worthless, but for what precedes that.
-        let gap = (self.solid..at).find(|&p| credit(p) && !self.delivered[p as usize]);
-        match gap {
-            Some(gap) => self.acked = self.acked.max(gap),
-            None if verdict != Verdict::Ack => self.acked = self.acked.max(at),
-            None => {
-                self.acked = self.acked.max(at + 1);
-                if packet.opcode != ACK {
-                    self.delivered[at as usize] = true;
-                }
+        if verdict == Verdict::Ack {
+            self.acked = self.acked.max(at + 1);
+            if packet.opcode != ACK {
+                self.delivered[at as usize] = true;
             }
+        } else {
+            self.acked = self.acked.max(at);
         }
         let before = self.solid;
         while self.solid < self.sent {
@@ -337,6 +370,12 @@ impl Observer {
         let progress = self.solid > before;
         if progress {
             self.retries = 0;
+            self.armed = now;
+            self.reminders = 0;
+            self.ambiguous = false;
+            self.told = false;
+            self.retry_owed = false;
+            self.retry_paid = false;
             self.in_doubt = false;
             self.hidden = false;
             self.since = now;
@@ -353,25 +392,67 @@ impl Observer {
             self.rnr_naks += 1;
             self.rnr_retry = true;
             self.rnr_until = now + rnr_wait(code);
+            self.told = true;
+            self.retry_owed = false;
+            self.retry_paid = false;
+        }
+        let is_implied = self.acked > self.solid;
+        let is_told = verdict == Verdict::Nak(0) && at == self.solid;
+        if at > self.solid && matches!(verdict, Verdict::Nak(0) | Verdict::RnrNak(_)) {
+            self.asked_past = Some(at);
+        }
+        let asks = is_implied || is_told;
+        let is_news = asks && !std::mem::replace(&mut self.told, true);
+        self.hidden |= asks && !is_news && self.ambiguous;
+        if is_news {
+            // What an implied NAK asks for may have been asked for before.
+            self.retries += u32::from(is_implied);
+            self.in_doubt |= is_implied;
+            self.retry_owed = !is_implied;
+            self.retry_paid = is_implied;
+            self.armed = now;
         }
         progress
     }
 
     /// Sending went back to `at`.
-    fn went_back(&mut self, now: Nanos, at: u32) -> Judged {
+    fn went_back(&mut self, now: Nanos, reference: &Reference, at: u32) -> Judged {
         if at < self.solid {
             return Err(format!(
                 "packet {at} sent again, acknowledged are {}",
                 self.solid
             ));
         }
-        if at == self.solid && std::mem::take(&mut self.rnr_retry) {
+        if at != self.solid {
+            return Ok(());
+        }
+        let timeout = ack_timeout(reference.flow().settings.timeout);
+        let since = self.armed.max(self.sent_past);
+        let is_late = timeout.is_some_and(|timeout| now >= since + timeout);
+        if std::mem::take(&mut self.rnr_retry) {
             self.hidden = true;
-        } else if at == self.solid {
+            self.armed = now;
+        } else if std::mem::take(&mut self.retry_paid) && !is_late {
+            return Ok(());
+        } else if std::mem::take(&mut self.retry_owed) || is_late {
             self.retries += 1;
+            self.told &= !is_late;
             // Progress may have come between the decision to go back and the sending.
             self.in_doubt |= self.retries == 1 && now < self.since + UNSENT_AT_LONGEST;
+        } else {
+            self.reminders += 1;
+            self.told = true;
+            // It may be what sending had gone back to before there was progress.
+            self.ambiguous |= now < self.since + UNSENT_AT_LONGEST;
+            if self.reminders > MOST_REMINDERS {
+                return Err(format!("{} reminders of packet {at}", self.reminders));
+            }
+            return Ok(());
         }
+        if is_late {
+            self.armed = now;
+        }
+        self.reminders = 0;
         Ok(())
     }
 
@@ -529,7 +610,7 @@ impl Observer {
         }
         let begins = matches!(packet.opcode, READ_FIRST | READ_ONLY);
         let ends = matches!(packet.opcode, READ_LAST | READ_ONLY);
-        if ends != last {
+        if ends != last && !(ends && self.read_ends.contains(&(at + 1))) {
             return Err(format!("packet {at} of READ {index} has the wrong opcode"));
         }
         if begins && !self.read_begins.contains(&at) {
@@ -549,6 +630,20 @@ impl Observer {
 
 /// Within this time a decision to send again leads to a packet.
 const UNSENT_AT_LONGEST: Nanos = 2 * MILLISECOND;
+
+/// A packet may be sent again so many times without being a retry: three reminders in a timeout, and
+/// for the sake of others, as those before it or behind it were lost too.
+const MOST_REMINDERS: u32 = 10;
+
+/// The acknowledgement timeout of a code.
+fn ack_timeout(code: u8) -> Option<Nanos> {
+    (code != 0).then(|| 4096 << code)
+}
+
+/// Packets of a response of `len` bytes.
+fn responses(reference: &Reference, len: u32) -> u32 {
+    len.div_ceil(reference.flow().settings.mtu).max(1)
+}
 
 /// Is `packet` what packet `part` of work `index` must look like?
 fn request_is(reference: &Reference, index: usize, part: u32, packet: &Packet<'_>) -> Judged {
@@ -603,11 +698,13 @@ fn expect_headers(
     let reth = packet.reth.map(|reth| (reth.va, reth.rkey, reth.len));
     match work.op {
         Op::Read { va, rkey } => {
-            expect(
-                "RETH",
-                reth,
-                Some((va + u64::from(offset), rkey, work.len - offset)),
-            )?;
+            let whole = work.len - offset;
+            // What is missing may end before the READ does.
+            let part = reth
+                .map(|(_, _, len)| len)
+                .filter(|part| *part == whole || *part < whole && *part != 0 && *part % len == 0);
+            let part = part.unwrap_or(whole);
+            expect("RETH", reth, Some((va + u64::from(offset), rkey, part)))?;
         }
         Op::Write { va, rkey } | Op::WriteImm { va, rkey, .. } if first => {
             expect("RETH", reth, Some((va, rkey, work.len)))?;

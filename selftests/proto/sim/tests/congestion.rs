@@ -29,11 +29,13 @@ use rrxe_sim::{
     frame::Frame,
     link::{
         Bottleneck,
+        Mark,
         Node,
         Parcel,
         Patience,
         Port, //
-    }, //
+    },
+    rng::Rng, //
 };
 use std::time::Duration;
 
@@ -78,6 +80,8 @@ enum Control {
 struct Loop {
     agenda: Agenda<Event>,
     flows: Vec<Flow>,
+    /// Marks by chance, before the port.
+    noise: Mark,
     port: Bottleneck,
     control: Control,
     params: ReactionParams,
@@ -101,6 +105,7 @@ impl Loop {
         Self {
             agenda,
             flows: times.iter().map(flow).collect(),
+            noise: Mark::new(0, Rng::new(1)),
             port: Bottleneck::new(PORT),
             control,
             params: ReactionParams::DEFAULT,
@@ -163,12 +168,16 @@ impl Loop {
         let frame = data(flow);
         let len = frame.bytes.len() as u64;
         state.reaction.on_sent(instant, len);
-        let mut out = Vec::new();
+        let (mut marked, mut out) = (Vec::new(), Vec::new());
         let parcel = Parcel {
             at: now + LATENCY,
             frame,
         };
-        self.port.pass(parcel, &mut Patience::endless(), &mut out);
+        let patience = &mut Patience::endless();
+        self.noise.pass(parcel, patience, &mut marked);
+        for parcel in marked {
+            self.port.pass(parcel, patience, &mut out);
+        }
         for Parcel { at, frame } in out {
             self.agenda.at(at + LATENCY, Event::Arrive { flow, frame });
         }
@@ -283,4 +292,20 @@ fn what_comes_from_nowhere_stops_no_flow() {
     world.run(150 * MILLISECOND);
     let rates = world.run(200 * MILLISECOND);
     assert!(rates[0] > 0.95 * LINE, "{rates:?}");
+}
+
+#[test]
+fn marks_by_chance_slow_down_the_more_the_more_there_are() {
+    let found: Vec<f64> = [1, 10, 100, 1000]
+        .map(|per_mille| {
+            let mut world = Loop::new(Control::On, &[(0, LONG)]);
+            world.noise = Mark::new(per_mille, Rng::new(7));
+            world.run(20 * MILLISECOND);
+            world.run(200 * MILLISECOND)[0]
+        })
+        .into();
+    println!("{found:.0?}");
+    assert!(found.is_sorted_by(|a, b| a > b), "{found:?}");
+    let least = f64::from(ReactionParams::DEFAULT.min_rate.mbps());
+    assert!(found.iter().all(|&rate| rate > 0.9 * least), "{found:?}");
 }

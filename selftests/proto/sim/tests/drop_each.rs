@@ -15,7 +15,11 @@ use rrxe_sim::{
         NodePlan,
         Scenario, //
     },
-    world, //
+    world::{
+        self,
+        Failure,
+        Tally, //
+    }, //
 };
 
 const RKEY: u32 = Flow::RKEY;
@@ -69,6 +73,21 @@ fn operations() -> Vec<Op> {
     ]
 }
 
+/// Nothing but the lost packet is sent again, but for reminders, and what a timeout may ask for.
+fn resends_little(scenario: &Scenario, tally: Tally) -> Result<(), Failure> {
+    if tally.resent <= MOST_RESENT {
+        return Ok(());
+    }
+    Err(Failure {
+        seed: scenario.seed,
+        at: tally.nanos,
+        violation: format!("{} packets sent again", tally.resent),
+    })
+}
+
+/// The lost packet, and a reminder.
+const MOST_RESENT: u64 = 2;
+
 /// Runs `works` once for each packet of each direction, without it.
 fn lose_each(what: &str, settings: Settings, works: &[Work]) {
     let flow = Flow::plain(settings, works.to_vec());
@@ -79,7 +98,9 @@ fn lose_each(what: &str, settings: Settings, works: &[Work]) {
             let mut scenario = Scenario::plain([flow.clone(), Flow::idle(settings)]);
             scenario.family = Family::Rough;
             scenario.links[side].insert(0, NodePlan::DropNth { n });
-            if let Err(failure) = world::run(&scenario, None) {
+            let outcome =
+                world::run(&scenario, None).and_then(|tally| resends_little(&scenario, tally));
+            if let Err(failure) = outcome {
                 println!("{what}: packet {n} from {side} lost: {failure}");
                 let mut print = |now: u64, line: String| println!("{now:>12} {line}");
                 let _ = world::run(&scenario, Some(&mut print));

@@ -3,6 +3,8 @@
 //! Peers that send what they like: requests into a responder, responses into a requester. Nothing
 //! panics, nothing that is not so is reported as done, and the machine stays one that makes sense.
 
+use std::collections::HashSet;
+
 use rrxe_proto::{
     mtu::PathMtu,
     psn::{
@@ -460,6 +462,8 @@ struct Told {
     acknowledged: u32,
     /// Bytes placed for each READ, values for each atomic.
     placed: Vec<u32>,
+    /// Where, by work.
+    offsets: HashSet<(usize, u32)>,
     completed: usize,
     failed: bool,
 }
@@ -496,6 +500,7 @@ fn torment_requester(seed: u64) {
         starts,
         acknowledged: 0,
         placed,
+        offsets: HashSet::new(),
         completed: 0,
         failed: false,
     };
@@ -611,7 +616,11 @@ fn respond(
             let index = wqe.get() as usize;
             assert!(told.works[index].op.is_read());
             assert!(index >= told.completed, "placed for a work that is done");
-            assert_eq!(offset, told.placed[index], "READ data out of order");
+            assert!(
+                told.offsets.insert((index, offset)),
+                "READ data placed twice"
+            );
+            assert!(offset + len <= told.works[index].len, "past the end");
             assert_eq!(len, headers.payload_len());
             told.placed[index] += len;
             assert!(

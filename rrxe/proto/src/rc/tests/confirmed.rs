@@ -133,9 +133,8 @@ fn an_acknowledgement_of_what_is_behind_does_not_complete_them() {
             "its response is missing"
         );
         assert_eq!(rig.statuses(), []);
-        assert_eq!(rig.send_psns(), [FIRST, FIRST + 1]);
+        assert_eq!(rig.send_psns(), [FIRST]);
         rig.read(FIRST, Position::Only, 0);
-        rig.ack(FIRST + 1);
         assert_eq!(rig.statuses(), [WcStatus::Success; 2]);
     }
 }

@@ -249,7 +249,7 @@ impl Victim {
         ] {
             assert!(!after.is_before(before), "{side:?}");
         }
-        if side.phase == Phase::Running && side.is_waiting() {
+        if side.phase == Phase::Running && side.has_sent_oldest() {
             assert!(side.next_deadline().is_some());
         }
     }

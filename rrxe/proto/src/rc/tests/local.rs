@@ -9,7 +9,7 @@ use crate::{
     access::Access,
     key::Key,
     opcode::Position,
-    rc::{Binding, Local, LocalFailed, Operation, RequestFlags, WqeSeq},
+    rc::{Binding, Local, LocalFailed, Operation, Registration, RequestFlags, WqeSeq},
     status::{NakCode, WcStatus}, //
 };
 
@@ -21,6 +21,12 @@ const BIND: Operation = Operation::Local(Local::Bind(Binding {
     va: 0,
     len: 1,
     access: Access::REMOTE_READ,
+}));
+
+const REGISTER: Operation = Operation::Local(Local::Register(Registration {
+    key: Key(0x55),
+    va: 0,
+    access: Access::REMOTE_WRITE,
 }));
 
 impl Rig {
@@ -66,7 +72,7 @@ fn they_take_no_psn_and_hold_back_what_is_behind() {
 #[test]
 fn alone_in_the_queue() {
     let mut rig = Rig::new();
-    for operation in [BIND, INVALIDATE, BIND] {
+    for operation in [REGISTER, INVALIDATE, BIND] {
         rig.post(operation, 0);
     }
     for _ in 0..3 {
@@ -103,6 +109,25 @@ fn a_binding_waits_only_if_it_is_fenced() {
     assert_eq!(rig.do_local(Ok(())), None);
     rig.read(FIRST, Position::Only, 1);
     assert!(rig.do_local(Ok(())).is_some());
+}
+
+#[test]
+fn a_registration_that_cannot_be_done_is_an_error() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    let register = rig.post(REGISTER, 0);
+    rig.post(WRITE, 1);
+    assert_eq!(rig.send_psns(), [FIRST]);
+    assert_eq!(rig.do_local(Err(LocalFailed)), Some(register));
+    rig.ack(FIRST);
+    assert_eq!(
+        rig.statuses(),
+        [
+            WcStatus::Success,
+            WcStatus::LocalQpOperation,
+            WcStatus::WrFlush
+        ]
+    );
 }
 
 #[test]

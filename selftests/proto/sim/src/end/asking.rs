@@ -2,6 +2,8 @@
 
 //! The send side of an end: posts works, sends requests, takes in responses, reports completions.
 
+use std::collections::HashSet;
+
 use rrxe_proto::{
     mtu::PathMtu,
     psn::Psn,
@@ -65,9 +67,44 @@ pub struct Asking {
     posted: usize,
     completed: usize,
     /// What was placed for each work.
-    placed: Vec<Vec<u8>>,
+    placed: Vec<Placed>,
     unsent_per_mille: u32,
     rng: Rng,
+}
+
+/// What was placed for a work, in any order.
+#[derive(Clone, Debug, Default)]
+struct Placed {
+    bytes: Vec<u8>,
+    /// Where there is something.
+    offsets: HashSet<u32>,
+    /// How much there is.
+    count: usize,
+}
+
+impl Placed {
+    /// Places `bytes` at `offset` of `len`.
+    fn put(&mut self, offset: u32, bytes: &[u8], len: u32) -> Result<(), Violation> {
+        self.bytes.resize(len as usize, 0);
+        let end = offset as usize + bytes.len();
+        let Some(place) = self.bytes.get_mut(offset as usize..end) else {
+            return Err(format!("placed at {offset}, past the end"));
+        };
+        place.copy_from_slice(bytes);
+        self.count += bytes.len();
+        if !self.offsets.insert(offset) || self.count > len as usize {
+            return Err(format!("placed twice at {offset}"));
+        }
+        Ok(())
+    }
+
+    /// All of it, or nothing as long as some is missing.
+    fn whole(&self) -> &[u8] {
+        if self.count < self.bytes.len() {
+            return &[];
+        }
+        &self.bytes
+    }
 }
 
 /// One plan carried out.
@@ -87,7 +124,7 @@ impl Asking {
             depth: plan.depth as usize,
             posted: 0,
             completed: 0,
-            placed: vec![Vec::new(); plan.flow.works.len()],
+            placed: vec![Placed::default(); plan.flow.works.len()],
             unsent_per_mille: plan.unsent_per_mille,
             rng,
         }
@@ -229,28 +266,23 @@ impl Asking {
                         payload.len()
                     ));
                 }
-                if offset as usize != place.len() {
-                    return Err(format!(
-                        "READ {index}: placed at {offset}, {} is due",
-                        place.len()
-                    ));
-                }
-                place.extend_from_slice(payload);
-                if place.len() > work.len as usize {
-                    return Err(format!("READ {index}: {} bytes placed", place.len()));
-                }
+                place
+                    .put(offset, payload, work.len)
+                    .map_err(|violation| format!("READ {index}: {violation}"))?;
             }
             Placement::Atomic { wqe, original } => {
                 let index = wqe.get() as usize;
                 let work = works.get(index).ok_or("a value placed for no work")?;
-                if !work.op.is_atomic() || !self.placed[index].is_empty() {
+                if !work.op.is_atomic() {
                     return Err(format!("a value placed for work {index}, {:?}", work.op));
                 }
                 if work.local_fault {
                     self.engine.fail(wqe, WcStatus::LocalProtection);
                     return Ok("local fault".into());
                 }
-                self.placed[index] = original.to_le_bytes().to_vec();
+                self.placed[index]
+                    .put(0, &original.to_le_bytes(), 8)
+                    .map_err(|violation| format!("atomic {index}: {violation}"))?;
             }
             Placement::None | Placement::Dropped(_) => {}
         }
@@ -276,7 +308,7 @@ impl Asking {
                     index,
                     status: done.status.code(),
                     reported: done.reported,
-                    placed: &self.placed[index],
+                    placed: self.placed[index].whole(),
                 },
                 about,
             )?;

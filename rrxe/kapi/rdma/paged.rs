@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of user processes whose pages come when they are needed ("on-demand paging").
+//!
+//! C headers: [`include/rdma/ib_umem_odp.h`](srctree/include/rdma/ib_umem_odp.h),
+//! [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
+
+use super::{
+    IbDevice,
+    UserRegion, //
+};
+use crate::kapi::{
+    bindings as b,
+    mem::{
+        Chunk,
+        ReadOnly,
+        Rights, //
+    },
+    sync::grace_period,
+};
+use core::{
+    marker::PhantomData,
+    ops::RangeInclusive,
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        rcu,
+        Arc, //
+    },
+};
+
+/// Memory of a user process that is not pinned: the process may do with it what it likes.
+///
+/// Readers find its pages under RCU. A page that is not there has to be [brought
+/// in](Self::page_in), which sleeps. Before the kernel takes one away it waits for the readers that
+/// may have found it.
+///
+/// To be dropped in process context; that sleeps.
+///
+/// # Locking
+///
+/// The C object has a mutex. Pages are put into the table and taken out of it with that held; the RCU
+/// grace period of their readers ends while it is.
+///
+/// # Invariants
+///
+/// - `umem` points to an `ib_umem_odp` of `device` that is ours to release, and that calls
+///   [`invalidate`] with `table`.
+/// - `table` has an entry for each page of it.
+/// - `len` bytes from `offset` on lie in those pages.
+pub(crate) struct PagedUmem {
+    umem: NonNull<b::ib_umem_odp>,
+    table: Arc<Table>,
+    /// Of the first byte, in the first page.
+    offset: usize,
+    len: usize,
+    /// The release uses it, which may come after the device has been unregistered.
+    _device: ARef<IbDevice>,
+}
+
+// SAFETY: Any thread may bring pages in, and release the C object.
+unsafe impl Send for PagedUmem {}
+
+// SAFETY: The C object has a mutex, and the table is atomic.
+unsafe impl Sync for PagedUmem {}
+
+/// Why bytes cannot be had now.
+pub(crate) enum Absence {
+    /// A page has to be brought in.
+    Missing(MissingPage),
+    /// An attempt to bring it in has failed.
+    Lost,
+}
+
+/// A page that somebody waits for.
+#[derive(Clone, Copy)]
+pub(crate) struct MissingPage {
+    /// Of a byte of it, in the memory.
+    offset: usize,
+    page_in: fn(&PagedUmem, usize, Demand) -> Result,
+}
+
+/// What is done about pages that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// They are brought in.
+    Fault,
+    /// Those that the process has already are taken over.
+    Peek,
+}
+
+impl PagedUmem {
+    /// Memory of the calling process, none of whose pages is there yet.
+    ///
+    /// May sleep. `EOVERFLOW` or `EINVAL` if there is no such range, `ENOMEM` when out of memory.
+    pub(super) fn new(device: &IbDevice, region: &UserRegion) -> Result<Self> {
+        let (start, len) = (
+            usize::try_from(region.start)?,
+            usize::try_from(region.length)?,
+        );
+        // SAFETY: The device is alive; the core checks the range. The operations are static.
+        let umem = unsafe {
+            b::ib_umem_odp_get(
+                device.as_raw(),
+                start,
+                len,
+                region.access as c_int,
+                &raw const OPS,
+            )
+        };
+        let umem = NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?;
+        Self::with_table(device, umem, start, len).inspect_err(|_| {
+            // SAFETY: It was just made for us, and nobody has it.
+            unsafe { b::ib_umem_odp_release(umem.as_ptr()) };
+        })
+    }
+
+    /// What `umem` stands for, which is the caller's to release if this fails.
+    fn with_table(
+        device: &IbDevice,
+        umem: NonNull<b::ib_umem_odp>,
+        start: usize,
+        len: usize,
+    ) -> Result<Self> {
+        // SAFETY: `umem` is valid; the bounds never change.
+        let (first, end) = unsafe {
+            (
+                b::helpers::ib_umem_start(umem.as_ptr()),
+                b::helpers::ib_umem_end(umem.as_ptr()),
+            )
+        };
+        let pages = end.checked_sub(first).ok_or(EINVAL)? / b::PAGE_SIZE;
+        let table = Arc::new(Table::new(pages)?, GFP_KERNEL_ACCOUNT)?;
+        {
+            // SAFETY: `umem` is valid.
+            let umem = unsafe { Locked::new(umem) };
+            // SAFETY: The lock is held. The table is there until the C object has been released.
+            unsafe { (*umem.get()).private = Arc::as_ptr(&table).cast_mut().cast() };
+        }
+        // INVARIANT: As just made.
+        Ok(Self {
+            umem,
+            table,
+            offset: start.checked_sub(first).ok_or(EINVAL)?,
+            len,
+            _device: device.into(),
+        })
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the process lets it be written to.
+    fn is_writable(&self) -> bool {
+        // SAFETY: Valid by the type invariant, and never changed.
+        unsafe { self.umem.as_ref() }.umem.writable() != 0
+    }
+
+    /// Returns `length` bytes from `offset` on, as far as they are there. Any context.
+    ///
+    /// `None` if there are not as many, or if they are to be written to and may not be.
+    pub(crate) fn chunks<'a, R: Rights>(
+        &'a self,
+        offset: usize,
+        length: usize,
+        guard: &'a rcu::Guard,
+    ) -> Option<PagedChunks<'a, R>> {
+        let end = offset.checked_add(length)?;
+        if end > self.len || R::WRITE && !self.is_writable() {
+            return None;
+        }
+        Some(PagedChunks {
+            memory: self,
+            offset,
+            end,
+            _guard: guard,
+            rights: PhantomData,
+        })
+    }
+
+    /// Has the page of the byte at `offset` come in, such that it may be written to if `R` says so.
+    ///
+    /// Process context, sleeps. `EFAULT` and others if the process has no such page; then
+    /// [`Demand::Fault`] has whoever looks for it next find that out.
+    pub(crate) fn page_in<R: Rights>(&self, offset: usize, demand: Demand) -> Result {
+        let index = self.index(offset).ok_or(EINVAL)?;
+        if self.table.has::<R>(index) {
+            return Ok(());
+        }
+        let found = self.map::<R>(index, demand);
+        if found.is_err() && demand == Demand::Fault {
+            // SAFETY: Valid by the type invariant.
+            let _umem = unsafe { Locked::new(self.umem) };
+            self.table.fail::<R>(index);
+        }
+        found
+    }
+
+    /// Has the pages of `length` bytes from `offset` on come in, as [`page_in`](Self::page_in) does.
+    ///
+    /// `EFAULT` if there are not as many, `EINTR` if the process is told to stop meanwhile.
+    pub(crate) fn page_in_all<R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+        demand: Demand,
+    ) -> Result {
+        let end = offset
+            .checked_add(length)
+            .filter(|end| *end <= self.len)
+            .ok_or(EFAULT)?;
+        let mut at = offset;
+        while at < end {
+            if kernel::current!().signal_pending() {
+                return Err(EINTR);
+            }
+            self.page_in::<R>(at, demand)?;
+            let skip = self.offset.wrapping_add(at) % b::PAGE_SIZE;
+            at = at.saturating_add(b::PAGE_SIZE - skip);
+        }
+        Ok(())
+    }
+
+    /// Has a page come in that was found to be missing. Process context, sleeps.
+    ///
+    /// If that fails, whoever waits for it finds out when it looks again.
+    pub(crate) fn supply(&self, page: MissingPage) {
+        let _ = (page.page_in)(self, page.offset, Demand::Fault);
+    }
+
+    /// Number of the page that has the byte at `offset`.
+    fn index(&self, offset: usize) -> Option<usize> {
+        Some(self.offset.checked_add(offset)? / b::PAGE_SIZE)
+    }
+
+    /// Takes over the page `index`, and those that come with it.
+    fn map<R: Rights>(&self, index: usize, demand: Demand) -> Result {
+        // SAFETY: Valid by the type invariant; the bounds never change.
+        let (first, page_size) = unsafe {
+            (
+                b::helpers::ib_umem_start(self.umem.as_ptr()),
+                1usize << self.umem.as_ref().page_shift,
+            )
+        };
+        let at = index.checked_mul(b::PAGE_SIZE).ok_or(EINVAL)?;
+        let access = if R::WRITE {
+            b::hmm_pfn_flags_HMM_PFN_WRITE
+        } else {
+            0
+        };
+        let va = first.checked_add(at).ok_or(EINVAL)?;
+        let fault = demand == Demand::Fault;
+        // SAFETY: The C object is ours, by the type invariant, and the core checks the range. On
+        // success the mutex is held.
+        let pages = unsafe {
+            b::ib_umem_odp_map_dma_and_lock(
+                self.umem.as_ptr(),
+                va as u64,
+                b::PAGE_SIZE as u64,
+                access as u64,
+                fault,
+            )
+        };
+        kernel::error::to_result(pages.min(0))?;
+        // SAFETY: The mutex is held.
+        let umem = unsafe { Locked::assume(self.umem) };
+        let base = (at & !(page_size - 1)) / b::PAGE_SIZE;
+        for index in base..base.saturating_add(page_size / b::PAGE_SIZE) {
+            // SAFETY: The list has an entry for each page, and is not changed while the lock is held.
+            let pfn = unsafe { *(*umem.get()).map.pfn_list.add(index) };
+            if pfn & b::hmm_pfn_flags_HMM_PFN_VALID as c_ulong != 0 {
+                // SAFETY: The number of a page that is there, until `invalidate` says otherwise.
+                let page = unsafe { b::helpers::hmm_pfn_address(pfn) };
+                let writable = pfn & b::hmm_pfn_flags_HMM_PFN_WRITE as c_ulong != 0;
+                self.table.put(index, page as usize, writable);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PagedUmem {
+    fn drop(&mut self) {
+        if let Some(last) = self.table.0.len().checked_sub(1) {
+            // SAFETY: Valid by the type invariant.
+            let _umem = unsafe { Locked::new(self.umem) };
+            self.table.clear(0..=last);
+        }
+        // SAFETY: Ours to release by the type invariant. Waits for calls of `invalidate`.
+        unsafe { b::ib_umem_odp_release(self.umem.as_ptr()) };
+    }
+}
+
+/// Iterator over a range of [`PagedUmem`].
+pub(crate) struct PagedChunks<'a, R = ReadOnly> {
+    memory: &'a PagedUmem,
+    offset: usize,
+    end: usize,
+    _guard: &'a rcu::Guard,
+    rights: PhantomData<R>,
+}
+
+impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
+    type Item = Result<Chunk<'a, R>, Absence>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.offset >= self.end {
+            return None;
+        }
+        let offset = self.offset;
+        let at = self.memory.offset.wrapping_add(offset);
+        let skip = at % b::PAGE_SIZE;
+        let len = (self.end - offset).min(b::PAGE_SIZE - skip);
+        self.offset = offset.wrapping_add(len);
+        Some(match self.memory.table.get::<R>(at / b::PAGE_SIZE) {
+            Entry::Present(page) => {
+                // SAFETY: The page is there, and writable if it has to be, until the RCU read section
+                // has ended that the guard stands for. User space maps it, so that there are no
+                // references to it.
+                Ok(unsafe { Chunk::from_raw_parts(page.add(skip), len) })
+            }
+            Entry::Absent => Err(Absence::Missing(MissingPage {
+                offset,
+                page_in: PagedUmem::page_in::<R>,
+            })),
+            Entry::Failed => Err(Absence::Lost),
+        })
+    }
+}
+
+/// The pages that are there: the address of each in the kernel, and what is known of it.
+///
+/// # Invariants
+///
+/// An entry with [`PRESENT`](Self::PRESENT) is the address of a page that stays where it is, and may
+/// be written to if it has [`WRITABLE`](Self::WRITABLE), until an RCU grace period has passed since
+/// that was taken away.
+struct Table(KVVec<Atomic<usize>>);
+
+/// What is known of a page.
+enum Entry {
+    /// It is here.
+    Present(NonNull<u8>),
+    /// It has to be brought in.
+    Absent,
+    /// An attempt to bring it in has failed.
+    Failed,
+}
+
+impl Table {
+    const PRESENT: usize = 1 << 0;
+    const WRITABLE: usize = 1 << 1;
+    /// It was asked for and could not be had; or not to be written to.
+    const NO_READ: usize = 1 << 2;
+    const NO_WRITE: usize = 1 << 3;
+    const FLAGS: usize = b::PAGE_SIZE - 1;
+
+    fn new(pages: usize) -> Result<Self> {
+        // The process chooses the size, so that a failure is its own.
+        let flags = GFP_KERNEL_ACCOUNT | __GFP_NOWARN;
+        let mut entries = KVVec::with_capacity(pages, flags)?;
+        for _ in 0..pages {
+            entries.push(Atomic::new(0), flags)?;
+        }
+        Ok(Self(entries))
+    }
+
+    /// Finds a page. Any context, under RCU.
+    fn get<R: Rights>(&self, index: usize) -> Entry {
+        let Some(entry) = self.0.get(index) else {
+            return Entry::Failed;
+        };
+        let value = entry.load(Acquire);
+        let (need, failure) = Self::asks::<R>();
+        if value & need == need {
+            let page = ptr::with_exposed_provenance_mut(value & !Self::FLAGS);
+            return NonNull::new(page).map_or(Entry::Failed, Entry::Present);
+        }
+        if value & failure != 0 {
+            // Told once: the next one tries again.
+            let _ = entry.cmpxchg(value, value & !failure, Relaxed);
+            return Entry::Failed;
+        }
+        Entry::Absent
+    }
+
+    /// Whether a page is there.
+    fn has<R: Rights>(&self, index: usize) -> bool {
+        let (need, _) = Self::asks::<R>();
+        let value = self.0.get(index).map_or(0, |entry| entry.load(Relaxed));
+        value & need == need
+    }
+
+    /// The flags that a user needs, and the one that tells that there is no hope.
+    const fn asks<R: Rights>() -> (usize, usize) {
+        if R::WRITE {
+            (Self::PRESENT | Self::WRITABLE, Self::NO_WRITE)
+        } else {
+            (Self::PRESENT, Self::NO_READ)
+        }
+    }
+
+    /// Puts a page in. The mutex is held, and the page stays until it is taken out.
+    fn put(&self, index: usize, page: usize, writable: bool) {
+        if let Some(entry) = self.0.get(index) {
+            let writable = if writable { Self::WRITABLE } else { 0 };
+            entry.store(page | Self::PRESENT | writable, Release);
+        }
+    }
+
+    /// Has whoever looks for the page next find that it cannot be had. The mutex is held.
+    fn fail<R: Rights>(&self, index: usize) {
+        if let Some(entry) = self.0.get(index) {
+            entry.store(entry.load(Relaxed) | Self::asks::<R>().1, Relaxed);
+        }
+    }
+
+    /// Takes pages out. The mutex is held; sleeps.
+    fn clear(&self, range: RangeInclusive<usize>) {
+        let entries = || {
+            let count = range.end().wrapping_sub(*range.start()).wrapping_add(1);
+            self.0.iter().skip(*range.start()).take(count)
+        };
+        let mut found = false;
+        for entry in entries() {
+            // What is left of it is the address, for below.
+            let value = entry.load(Relaxed);
+            if value & Self::PRESENT != 0 {
+                found = true;
+                entry.store(value & !Self::PRESENT, Relaxed);
+            }
+        }
+        if !found {
+            return;
+        }
+        grace_period();
+        for entry in entries() {
+            let value = entry.load(Relaxed);
+            entry.store(0, Relaxed);
+            if value & Self::WRITABLE != 0 {
+                let page = ptr::with_exposed_provenance_mut(value & !Self::FLAGS);
+                // SAFETY: The page is there until `invalidate` returns.
+                unsafe { b::helpers::dirty_page(page) };
+            }
+        }
+    }
+}
+
+/// The C object with its mutex held.
+///
+/// # Invariants
+///
+/// This thread has the mutex, and nobody but this object gives it back.
+struct Locked(NonNull<b::ib_umem_odp>);
+
+impl Locked {
+    /// Takes the mutex. Sleeps.
+    ///
+    /// # Safety
+    ///
+    /// `umem` must be valid for as long as this object exists.
+    unsafe fn new(umem: NonNull<b::ib_umem_odp>) -> Self {
+        // SAFETY: The caller promises that it is valid.
+        unsafe { kernel::bindings::mutex_lock(&raw mut (*umem.as_ptr()).umem_mutex) };
+        // INVARIANT: Just taken.
+        Self(umem)
+    }
+
+    /// Takes over the mutex.
+    ///
+    /// # Safety
+    ///
+    /// As for [`new`](Self::new); this thread must have the mutex, and leave it to this object.
+    unsafe fn assume(umem: NonNull<b::ib_umem_odp>) -> Self {
+        // INVARIANT: As the caller promises.
+        Self(umem)
+    }
+
+    /// The C object.
+    fn get(&self) -> *mut b::ib_umem_odp {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // SAFETY: Valid and ours to unlock, by the type invariant.
+        unsafe { kernel::bindings::mutex_unlock(&raw mut (*self.0.as_ptr()).umem_mutex) };
+    }
+}
+
+static OPS: b::mmu_interval_notifier_ops = b::mmu_interval_notifier_ops {
+    invalidate: Some(invalidate),
+    invalidate_start: None,
+    invalidate_finish: None,
+};
+
+/// The kernel takes pages away.
+///
+/// # Safety
+///
+/// To be called by the notifier of a [`PagedUmem`].
+unsafe extern "C" fn invalidate(
+    notifier: *mut b::mmu_interval_notifier,
+    range: *const b::mmu_notifier_range,
+    sequence: c_ulong,
+) -> bool {
+    // SAFETY: The range is valid during the call.
+    if !unsafe { b::helpers::mmu_notifier_range_blockable(range) } {
+        return false;
+    }
+    // SAFETY: The notifier is that of an `ib_umem_odp`, whose release waits for this call.
+    let umem = unsafe {
+        let umem = kernel::container_of!(notifier, b::ib_umem_odp, notifier);
+        Locked::new(NonNull::new_unchecked(umem))
+    };
+    // SAFETY: The lock excludes those who bring pages in.
+    unsafe { b::helpers::mmu_interval_set_seq(notifier, sequence) };
+    // SAFETY: What is there is the table, until the C object has been released. It is set with the
+    // lock held; before that there are no pages.
+    let Some(table) = (unsafe { (*umem.get()).private.cast::<Table>().as_ref() }) else {
+        return true;
+    };
+    // SAFETY: As above.
+    let (first, end) = unsafe {
+        (
+            b::helpers::ib_umem_start(umem.get()),
+            b::helpers::ib_umem_end(umem.get()),
+        )
+    };
+    // SAFETY: As above.
+    let (start, stop) = unsafe { ((*range).start.max(first), (*range).end.min(end)) };
+    if start < stop {
+        table.clear((start - first) / b::PAGE_SIZE..=(stop - 1 - first) / b::PAGE_SIZE);
+    }
+    true
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The part of the send side that makes good what was lost.
+//!
+//! Two things can be missing. A *response* to a READ or atomic that the responder has executed: it is
+//! asked for again by itself, as what comes after it can be placed meanwhile. Or a *request*: it is
+//! sent again by itself at first. If what is acknowledged then reaches further, the responder has kept
+//! what came after it. If not, it is one that drops all after a gap, and all is sent again from there.
+
+use crate::{
+    rc::{
+        cursor::Cursor,
+        heard::Heard,
+        plan::{AckRequest, RequestPlan},
+        request::{Answer, SendQueue},
+        requester::{Before, Phase, Repeat, Requester, Undo},
+        resend::{Cause, Resend},
+        retry::Exhausted, //
+    },
+    status::WcStatus,
+    time::Instant, //
+};
+
+impl Requester {
+    /// Has the packet at `at` sent again, which the responder lacks, and maybe all that follows it.
+    pub(super) fn resend(&mut self, at: Cursor) {
+        let is_last = at.psn.next() == self.sent;
+        if self.next.psn == self.sent && !is_last && self.habit.try_one() {
+            self.resend = Some(Resend::one(at, Cause::Told));
+            self.undo = None;
+        } else {
+            self.go_back();
+        }
+    }
+
+    /// Has all be sent again that is not acknowledged.
+    pub(super) fn go_back(&mut self) {
+        self.next = self.acked;
+        self.shown = self.acked.psn;
+        self.asked = self.acked.psn;
+        self.resend = None;
+        self.unasked = 0;
+        self.undo = None;
+        self.ack_deadline = None;
+    }
+
+    /// Takes a retry because a packet was lost. `false` if none is left, and the oldest request fails.
+    pub(super) fn may_retry(&mut self) -> bool {
+        match self.retries.take(self.config.retry) {
+            Ok(()) => true,
+            Err(Exhausted) => {
+                self.fail(self.acked.wqe, WcStatus::RetryExceeded);
+                false
+            }
+        }
+    }
+
+    /// A response past the oldest one that is missing has come: that is asked for again, which is a
+    /// retry. If it has been asked for already, this is old news.
+    pub(super) fn response_is_missing(&mut self, now: Instant) {
+        if self.phase == Phase::Running && self.is_waiting() && self.repeat == Repeat::NotAsked {
+            self.repeat = Repeat::Lost;
+            if self.may_retry() {
+                self.arm_timeout(now);
+            }
+        }
+    }
+
+    /// The responder lacks the request at `at`: a NAK said so.
+    ///
+    /// If it has not been sent since that was known, this is old news: a NAK in the wake of an RNR
+    /// NAK, for example, which must not use up retries.
+    pub(super) fn request_is_missing(&mut self, now: Instant, at: Cursor) {
+        if self.phase != Phase::Running || !self.is_waiting() || self.told == Some(at.psn) {
+            return;
+        }
+        self.told = Some(at.psn);
+        // While a response before it is missing, it is not the oldest, whose retries count.
+        if at.psn != self.acked.psn {
+            self.resend(at);
+        } else if self.repeat == Repeat::NotAsked {
+            self.repeat = Repeat::Lost;
+            if self.may_retry() {
+                self.arm_timeout(now);
+                self.resend(at);
+            }
+        }
+    }
+
+    /// The peer has been silent for long: it is reminded of the oldest packet.
+    pub(super) fn remind(&mut self) {
+        self.silence.remind();
+        if self.acked.psn == self.confirmed {
+            self.resend = Some(Resend::one(self.acked, Cause::Silence));
+            self.told = Some(self.acked.psn);
+        } else {
+            self.shown = self.confirmed;
+            self.asked = self.acked.psn;
+        }
+        self.repeat = Repeat::Lost;
+        self.undo = None;
+    }
+
+    /// What follows for packets that were sent again, now that more is acknowledged.
+    pub(super) fn judge_resend(&mut self) {
+        let Some(resend) = self.resend.take() else {
+            return;
+        };
+        let at = self.acked;
+        let beyond = at.psn.since(resend.at.psn);
+        if beyond < 0 || resend.left != 0 && beyond == 0 {
+            self.resend = Some(resend);
+            return;
+        }
+        if resend.left != 0 {
+            // What was about to be sent again has arrived after all.
+            let is_missing = resend.cause == Cause::Told && at.psn != self.sent;
+            self.resend = is_missing.then(|| Resend::one(at, Cause::Told));
+            return;
+        }
+        let was_kept = beyond > 0 && resend.cause == Cause::Told;
+        if was_kept {
+            self.habit.kept();
+        }
+        // Of what has been executed no more than the response can be missing.
+        if !at.psn.is_before(resend.horizon) || at.psn != self.confirmed {
+            return;
+        }
+        match resend.cause {
+            Cause::Told if was_kept => self.resend = Some(Resend::one(at, Cause::Told)),
+            Cause::Told => {
+                self.habit.missed();
+                if self.habit.keeps() {
+                    self.resend = Some(resend.twice(at));
+                } else {
+                    self.go_back();
+                }
+            }
+            // What is acknowledged may be no answer, but late.
+            Cause::Silence if beyond == 0 && !self.habit.keeps() => {
+                self.resend = Some(resend.twice(at));
+            }
+            Cause::Silence => return,
+        }
+        self.told = Some(at.psn);
+        self.repeat = Repeat::Lost;
+    }
+
+    /// Whether the oldest packet has been sent since the peer has said that it lacks it.
+    pub(super) fn has_sent_oldest(&self) -> bool {
+        match self.resend {
+            Some(Resend {
+                at,
+                left: 1..,
+                cause: Cause::Told,
+                ..
+            }) if at.psn == self.acked.psn => false,
+            _ => self.is_waiting(),
+        }
+    }
+
+    /// Whether nothing new is sent before it is known what the responder has kept.
+    pub(super) fn is_held(&self) -> bool {
+        self.resend
+            .is_some_and(|resend| resend.cause == Cause::Told && !self.habit.keeps())
+    }
+
+    /// Packets to be sent again, if there are any now.
+    pub(super) fn plan_recovery(
+        &mut self,
+        now: Instant,
+        max_packets: u32,
+        queue: &impl SendQueue,
+    ) -> Option<RequestPlan> {
+        self.plan_ask(now, queue)
+            .or_else(|| self.plan_resend(now, max_packets, queue))
+    }
+
+    /// Where, from `from` to before `to`, the first response is missing, and how many in a row are.
+    /// Both count from the oldest packet.
+    pub(super) fn missing(
+        &self,
+        from: u32,
+        to: u32,
+        queue: &impl SendQueue,
+    ) -> Option<(Cursor, u32)> {
+        let is_missing = |offset: u32| {
+            offset >= Heard::REACH || !self.heard.contains(self.acked.psn.wrapping_add(offset))
+        };
+        let mut at = self.acked;
+        let mut start = 0;
+        while start < to && at.wqe != self.begun {
+            let request = queue.request(at.wqe);
+            let end = at
+                .packets_left(request, self.mtu)
+                .saturating_add(start)
+                .min(to);
+            if request.operation().answer() == Answer::Response {
+                let first = (start.max(from)..end).find(|offset| is_missing(*offset));
+                if let Some(first) = first {
+                    at.advance(request, self.mtu, first.saturating_sub(start));
+                    let run = (first..end).find(|offset| !is_missing(*offset));
+                    return Some((at, run.unwrap_or(end).saturating_sub(first)));
+                }
+            }
+            at.advance(request, self.mtu, end.saturating_sub(start));
+            start = end;
+        }
+        None
+    }
+
+    /// A READ or atomic to ask for again, of which only the responses are missing.
+    fn plan_ask(&mut self, now: Instant, queue: &impl SendQueue) -> Option<RequestPlan> {
+        if self.asked == self.shown {
+            return None;
+        }
+        let oldest = self.acked.psn;
+        // Past `next` it is about to be sent again as a whole.
+        let to = self
+            .shown
+            .offset_from(oldest)
+            .min(self.next.psn.offset_from(oldest))
+            .min(Heard::REACH);
+        let found = self.missing(self.asked.offset_from(oldest), to, queue);
+        let Some((at, count)) = found.filter(|(at, _)| at.wqe.is_before(self.sendable())) else {
+            self.asked = self.asked.max_from(oldest, oldest.wrapping_add(to));
+            return None;
+        };
+        let plan = RequestPlan::new(
+            at.wqe,
+            queue.request(at.wqe),
+            self.mtu,
+            (at.packet, at.psn),
+            1,
+            AckRequest::Yes,
+        )
+        .asking_for(count)
+        .repeating(1);
+        self.undo = Some(Undo::new(&plan, Before::Ask(self.asked)));
+        self.asked = at.psn.wrapping_add(count);
+        self.split = self.split.max_from(oldest, self.asked);
+        if self.ack_deadline.is_none() {
+            self.arm(now);
+        }
+        Some(plan)
+    }
+
+    /// The next packets of those that the responder lacks.
+    fn plan_resend(
+        &mut self,
+        now: Instant,
+        max_packets: u32,
+        queue: &impl SendQueue,
+    ) -> Option<RequestPlan> {
+        let before = self.resend.filter(|resend| resend.left != 0)?;
+        let mut resend = before;
+        resend.at = self.past_done(resend.at, queue);
+        if resend.at.psn == self.sent || !resend.at.wqe.is_before(self.sendable()) {
+            resend.left = 0;
+            self.resend = (resend.at.psn == self.sent).then_some(resend);
+            if self.ack_deadline.is_none() {
+                self.arm(now);
+            }
+            return None;
+        }
+        let request = queue.request(resend.at.wqe);
+        let rest = resend.at.packets_left(request, self.mtu);
+        let (count, psns) = match request.operation().answer() {
+            Answer::Acknowledge => {
+                let unacked = self.sent.offset_from(resend.at.psn);
+                let count = rest.min(unacked).min(resend.left).min(max_packets);
+                (count, count)
+            }
+            Answer::Response | Answer::None => (1, rest),
+        };
+        let at = resend.at;
+        resend.at.advance(request, self.mtu, psns);
+        resend.left = resend.left.saturating_sub(count);
+        let is_end = resend.left == 0 || resend.at.psn == self.sent;
+        if is_end {
+            resend.left = 0;
+        }
+        resend.horizon = self.sent;
+        let plan = RequestPlan::new(
+            at.wqe,
+            request,
+            self.mtu,
+            (at.packet, at.psn),
+            count,
+            // As ever, a message ends with a request for an acknowledgement.
+            if is_end || count == rest {
+                AckRequest::Yes
+            } else {
+                AckRequest::No
+            },
+        )
+        .repeating(count);
+        self.undo = Some(Undo::new(&plan, Before::Resend(before)));
+        self.resend = Some(resend);
+        if resend.cause == Cause::Told || self.ack_deadline.is_none() {
+            self.arm(now);
+        }
+        Some(plan)
+    }
+}

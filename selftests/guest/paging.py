@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+# vm: TMO=300
+"""Memory that is paged on demand: nothing is pinned, and the process may do with it what it likes."""
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import pathlib
+import sys
+import threading
+import time
+import warnings
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+
+import ktap
+import pyverbs.libibverbs_enums as e
+import workload
+from ktap import check, check_equal
+from pyverbs.mr import MR
+from rdma import ACCESS, ALL_ACCESS, STATUS, Device, Fabric, RcQp, Region, UcQp, pair, poll_for, refused
+
+PAGE = mmap.PAGESIZE
+PAGED = ALL_ACCESS | ACCESS.ON_DEMAND
+READ, WRITE, NO_FAULT = (
+    e._IBV_ADVISE_MR_ADVICE_PREFETCH,
+    e._IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+    e._IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
+)
+FLUSH = int(e._IBV_ADVISE_MR_FLAG_FLUSH)
+SENDS = ("send", "send_imm", "write", "write_imm")
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class PagedDevice(Device):
+    """A device all of whose regions are paged on demand."""
+
+    def region(self, length, access=PAGED):
+        return Region(self, length, access)
+
+
+class Mapping(Region):
+    """Registered memory that was mapped for it, and that can be unmapped and mapped again."""
+
+    def __init__(self, device, pages, access=PAGED, fd=-1):
+        self.length = pages * PAGE
+        self.memory = mmap.mmap(fd, self.length, mmap.MAP_SHARED if fd >= 0 else mmap.MAP_PRIVATE)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.mr = MR(device.pd, self.length, access, self.address)
+
+    def forget(self):
+        """Have the contents of all pages dropped."""
+        self.memory.madvise(mmap.MADV_DONTNEED)
+
+    def unmap(self, page):
+        """Take one page out of the address space."""
+        check(libc.munmap(ctypes.c_void_p(self.address + page * PAGE), PAGE) == 0, "munmap")
+
+    def map_again(self, page):
+        """Put a fresh page there."""
+        address = self.address + page * PAGE
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x10  # MAP_FIXED
+        libc.mmap.restype = ctypes.c_void_p
+        got = libc.mmap(ctypes.c_void_p(address), PAGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        check(got == address, "mmap at a fixed address")
+
+
+def write(qa, qb, source, target, data, offset=0):
+    """WRITE some bytes, and see them there."""
+    source.write(data)
+    qa.write([source.sge(0, len(data))], target.at(offset))
+    qa.sent(1)
+    check_equal(target.read(len(data), offset), data, "what was written")
+
+
+def fail(poster, cq, status):
+    """A request that must complete with an error."""
+    poster()
+    (completion,) = poll_for(cq, 1)
+    check_equal(completion.status, status, "status")
+
+
+def all_operations(a, b, kind, kinds):
+    """Every operation, with all memory of both sides paged on demand."""
+    with pair(a, b, kind=kind, timeout=15) as (qa, qb):
+        workload.exercise(qa, qb, kinds=kinds)
+
+
+def forking(a, b):
+    """A process that forks all the time: its pages are copied under way, and the data goes to its own."""
+    stop = threading.Event()
+
+    def fork():
+        while not stop.is_set():
+            with warnings.catch_warnings(action="ignore"):  # that there are threads
+                child = os.fork()
+            if child == 0:
+                time.sleep(0.01)
+                os._exit(0)
+            os.waitpid(child, 0)
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    try:
+        with pair(a, b, timeout=15) as (qa, qb):
+            workload.exercise(qa, qb)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def forgotten(a, b):
+    """Pages whose contents the process drops are not used any longer: the new ones are."""
+    with pair(a, b) as (qa, qb):
+        source, target = Mapping(a, 4), Mapping(b, 4)
+        for round_ in range(20):
+            write(qa, qb, source, target, bytes([round_ + 1]) * 3 * PAGE, 100)
+            target.forget()
+            qa.read([source.sge()], target.at())
+            qa.sent(1)
+            check_equal(source.read(source.length), bytes(source.length), "what is READ of dropped pages")
+            source.forget()
+
+
+def shared_file(a, b):
+    """What is written to a shared mapping of a file is in the file."""
+    with pair(a, b) as (qa, qb):
+        fd = os.memfd_create("paging")
+        os.truncate(fd, 2 * PAGE)
+        source, target = Mapping(a, 2), Mapping(b, 2, fd=fd)
+        data = os.urandom(PAGE + 1000)
+        write(qa, qb, source, target, data, 500)
+        check_equal(os.pread(fd, len(data), 500), data, "the file")
+        os.pwrite(fd, b"changed", 600)
+        qa.read([source.sge(0, 7)], target.at(600))
+        qa.sent(1)
+        check_equal(source.read(7), b"changed", "what is READ of the file")
+        os.close(fd)
+
+
+def unmapped_remotely(a, b):
+    """A WRITE to, and a READ of, memory that is not there any more: access error."""
+    for operation in (RcQp.write, RcQp.read):
+        with pair(a, b) as (qa, qb):
+            source, target = Mapping(a, 3), Mapping(b, 3)
+            write(qa, qb, source, target, b"before", PAGE)
+            target.unmap(1)
+            fail(lambda: operation(qa, [source.sge(0, 2 * PAGE)], target.at()), qa.send_cq, STATUS.REM_ACCESS_ERR)
+
+
+def unmapped_locally(a, b):
+    """A SEND of, a READ into and a receive into memory that is not there: protection error."""
+    with pair(a, b) as (qa, qb):
+        source, target = Mapping(a, 2), Mapping(b, 2)
+        source.unmap(1)
+        fail(lambda: qa.write([source.sge()], target.at()), qa.send_cq, STATUS.LOC_PROT_ERR)
+    with pair(a, b) as (qa, qb):
+        source, target = Mapping(a, 2), Mapping(b, 2)
+        source.unmap(1)
+        fail(lambda: qa.read([source.sge()], target.at()), qa.send_cq, STATUS.LOC_PROT_ERR)
+    with pair(a, b) as (qa, qb):
+        source, target = Mapping(a, 2), Mapping(b, 2)
+        target.unmap(1)
+        qb.recv([target.sge()])
+        fail(lambda: qa.send([source.sge()]), qb.recv_cq, STATUS.LOC_PROT_ERR)
+
+
+def mapped_again(a, b):
+    """Memory that comes back can be used again; the failure was not for ever."""
+    source, target = Mapping(a, 3), Mapping(b, 3)
+    for _ in range(3):
+        target.unmap(1)
+        with pair(a, b) as (qa, qb):
+            fail(lambda: qa.write([source.sge()], target.at()), qa.send_cq, STATUS.REM_ACCESS_ERR)
+        target.map_again(1)
+        with pair(a, b) as (qa, qb):
+            write(qa, qb, source, target, os.urandom(2 * PAGE), 300)
+
+
+def read_only(a, b):
+    """Memory that is mapped for reading only can be read, and not be written to."""
+    source, target = Mapping(a, 1), Mapping(b, 1)
+    target.write(b"constant")
+    check(libc.mprotect(ctypes.c_void_p(target.address), PAGE, mmap.PROT_READ) == 0, "mprotect")
+    with pair(a, b) as (qa, qb):
+        qa.read([source.sge(0, 8)], target.at())
+        qa.sent(1)
+        check_equal(source.read(8), b"constant", "what is READ")
+        fail(lambda: qa.write([source.sge(0, 8)], target.at()), qa.send_cq, STATUS.REM_ACCESS_ERR)
+    with pair(a, b) as (qa, qb):
+        qa.read([source.sge(0, 8)], target.at())
+        qa.sent(1)
+
+
+def nothing_pinned(a, b):
+    """A large region costs no memory until it is used, and none is locked."""
+
+    def status(field):
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+    before = status("VmRSS")
+    memory = Mapping(b, 65536)  # 256 MiB
+    memory.memory.madvise(mmap.MADV_NOHUGEPAGE)
+    check_equal(status("VmPin"), 0, "kB pinned")
+    check(status("VmRSS") - before < 8192, f"{status('VmRSS') - before} kB came in at the registration")
+    with pair(a, b) as (qa, qb):
+        source = Mapping(a, 4)
+        for offset in range(0, memory.length, memory.length // 16):
+            write(qa, qb, source, memory, b"here and there", offset)
+    check(status("VmRSS") - before < 16384, f"{status('VmRSS') - before} kB came in")
+
+
+def advice(a, b):
+    """Prefetching brings pages in, and says what is wrong."""
+    memory = Mapping(b, 16)
+
+    def advise(what, sge, flags=FLUSH):
+        b.pd.advise_mr(what, flags, [sge])
+
+    for what in (READ, WRITE, NO_FAULT):
+        for flags in (FLUSH, 0):
+            advise(what, memory.sge(), flags)
+    with refused(errno.EFAULT):
+        advise(READ, memory.sge(PAGE, 16 * PAGE))
+    memory.unmap(3)
+    for what in (READ, WRITE):
+        with refused(errno.EFAULT):
+            advise(what, memory.sge())
+    advise(NO_FAULT, memory.sge(0, 3 * PAGE))
+    constant, pinned = Mapping(b, 1, ACCESS.ON_DEMAND | ACCESS.REMOTE_READ), Mapping(b, 1, ALL_ACCESS)
+    with refused(errno.EPERM):
+        advise(WRITE, constant.sge())
+    with refused(errno.EINVAL):
+        advise(READ, pinned.sge())
+
+
+TESTS = (
+    ("pages the process forgets", forgotten, None),
+    ("a shared file", shared_file, None),
+    ("peers use unmapped memory", unmapped_remotely, "tries again until the peer gives up"),
+    ("requests name unmapped memory", unmapped_locally, "tells other errors"),
+    ("memory unmapped and mapped again", mapped_again, "tries again until the peer gives up"),
+    ("memory that may only be read", read_only, "tries again until the peer gives up"),
+    ("nothing is pinned", nothing_pinned, None),
+    ("prefetch", advice, "other errors"),
+)
+
+
+def main():
+    suite = ktap.Suite("paging")
+    with contextlib.ExitStack() as stack:
+        fabric = stack.enter_context(Fabric())
+        ends = (fabric.a, fabric.b)
+        a, b = (stack.enter_context(PagedDevice(end.device, end.ip4)) for end in ends)
+        suite.add("all operations of RC", all_operations, a, b, RcQp, workload.KINDS)
+        suite.add("all operations of UC", all_operations, a, b, UcQp, SENDS, rxe_differs="has no UC paging")
+        suite.add("a process that forks", forking, a, b, limit=120)
+        for name, func, differs in TESTS:
+            suite.add(name, func, a, b, rxe_differs=differs)
+        suite.run()
+
+
+if __name__ == "__main__":
+    main()
