@@ -18,7 +18,22 @@ import workload
 from capture import capture
 from datagram import QKEY, UdAttr, UdQp
 from ktap import check, check_equal
-from rdma import PSN_MASK, SEND, STATUS, Fabric, RcAttr, RcQp, pair, poll_for, statuses
+from rdma import (
+    ACCESS,
+    ALL_ACCESS,
+    MW_TYPE,
+    PSN_MASK,
+    SELECTIVITY,
+    SEND,
+    STATUS,
+    ExRcQp,
+    Fabric,
+    RcAttr,
+    RcQp,
+    pair,
+    poll_for,
+    statuses,
+)
 from roce import NAMES
 
 # On a clean link nothing is to be sent twice, however slow the machine is: there is no timeout.
@@ -127,6 +142,38 @@ def immediate_bytes(fabric, ends):
     check(not any(p.solicited for p in others), "solicited bit on a packet that is not the last")
 
 
+def placement(fabric, ends):
+    """FLUSH, ATOMIC WRITE and SEND with invalidate: their headers, and how the first two are answered."""
+    access = ALL_ACCESS | ACCESS.FLUSH_GLOBAL
+    with capture(fabric, "placement") as packets, pair(*ends, kind=ExRcQp, access=access, **PATIENT) as (qa, qb):
+        here, there = qa.device.region(64), qb.device.region(4096, access | ACCESS.MW_BIND)
+        window = qb.device.window(MW_TYPE.TYPE_2)
+        window.bind(qb, there)
+        qb.sent(1)
+        qa.atomic_write(there.at(8), b"12345678")
+        qa.flush(there.at(16), 100)
+        qa.flush(there.at()._replace(addr=0), 0, selectivity=SELECTIVITY.MR)
+        qb.recv()
+        qa.send_inv([], window.key)
+        qa.sent(4)
+        qb.received(1)
+        window.close()
+    check_form(packets, 1024)
+    by_name = collections.defaultdict(list)
+    for p in packets:
+        by_name[p.name].append(p)
+    (written,), (ranged, whole) = by_name["ATOMIC_WRITE"], by_name["FLUSH"]
+    (invalidating,) = by_name["SEND_ONLY_INV"]
+    check_equal(written.payload, b"12345678", "payload of the ATOMIC WRITE")
+    check_equal(written.headers["reth"], roce.reth(there.mr.buf + 8, there.mr.rkey, 8), "RETH of the ATOMIC WRITE")
+    check_equal(ranged.headers["feth"].hex(), "00000001", "FETH of a range")
+    check_equal(ranged.headers["reth"], roce.reth(there.mr.buf + 16, there.mr.rkey, 100), "RETH of a range")
+    check_equal(whole.headers["feth"].hex(), "00000011", "FETH of a region")
+    check_equal(invalidating.headers["ieth"], struct.pack("!I", window.key), "IETH")
+    answers = [(p.psn, p.payload) for p in by_name["READ_RESPONSE_ONLY"]]
+    check_equal(answers, [(p.psn, b"") for p in (written, ranged, whole)], "answers")
+
+
 def migration_bit(fabric, ends):
     """Where there is no path migration, a path is always in the migrated state."""
     with capture(fabric, "migration") as packets, pair(*ends, **PATIENT) as (qa, qb):
@@ -212,6 +259,7 @@ def main():
             suite.add(f"all operations, IPv6, MTU {mtu}", all_operations, fabric, v6, 6, mtu)
         suite.add("PSN wrap", psn_wrap, fabric, v4)
         suite.add("immediate and solicited bit", immediate_bytes, fabric, v4)
+        suite.add("FLUSH, ATOMIC WRITE, SEND with invalidate", placement, fabric, v4)
         suite.add("MigReq bit", migration_bit, fabric, v4, rxe_differs="never sets it")
         for family, ends in ((4, v4), (6, v6)):
             suite.add(f"datagrams, IPv{family}", datagrams, fabric, ends, family, rxe_differs="MigReq, own key")
