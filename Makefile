@@ -74,7 +74,7 @@ bench: vm-modules
 	@scripts/bench.sh
 
 fuzz: setup
-	@scripts/in-chroot.sh scripts/fuzz.sh $(or $(FUZZ_SECONDS),600) $(FUZZ)
+	@scripts/in-chroot.sh scripts/fuzz.sh -max_total_time=$(or $(FUZZ_SECONDS),600) $(FUZZ)
 
 help:
 	@echo 'For the running kernel (or the one whose tree is KDIR):'

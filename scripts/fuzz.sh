@@ -1,7 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Fuzz what reads packets and work requests: fuzz.sh SECONDS [TARGET]...
+# Fuzz what reads packets and work requests: fuzz.sh LIMIT [TARGET]...
+#
+# LIMIT is how long, in words of libFuzzer: -max_total_time=SECONDS, or -runs=COUNT,
+# which does the same each time on a clean tree.
 #
 # Runs in the chroot, with the libFuzzer of its clang. Starts from the committed
 # corpus (selftests/fuzz/corpus); what it finds on top is kept in build/fuzz.  An
@@ -17,6 +20,7 @@
 FUZZ=$RRXE_TREE/selftests/fuzz
 OUT=$RRXE_TREE/build/fuzz
 TRIPLE=x86_64-unknown-linux-gnu
+SEED=${RRXE_SEED:-1}
 
 targets() { find "$FUZZ/fuzz_targets" -name '*.rs' -printf '%f\n' | sed 's/\.rs$//' | LC_ALL=C sort; }
 
@@ -34,11 +38,11 @@ build() {
 		--manifest-path "$FUZZ/Cargo.toml" --config "resolver.lockfile-path='$OUT/Cargo.lock'" --bins
 }
 
-# usage: fuzz TARGET SECONDS
+# usage: fuzz TARGET LIMIT
 fuzz() {
 	local target=$1 found=$OUT/found/$1
 	mkdir -p "$found" "$OUT/crashes"
-	"$OUT/target/$TRIPLE/release/$target" -max_total_time="$2" -max_len=1500 -timeout=10 -verbosity=0 \
+	"$OUT/target/$TRIPLE/release/$target" "$2" -seed="$SEED" -max_len=1500 -timeout=10 -verbosity=0 \
 		-print_final_stats=1 -artifact_prefix="$OUT/crashes/$target-" "$found" "$FUZZ/corpus/$target"
 }
 
@@ -51,14 +55,14 @@ merge() {
 	rm -rf "$OUT/old-$target"
 }
 
-seconds=${1:?usage: fuzz.sh SECONDS [TARGET]...}
+limit=${1:?usage: fuzz.sh LIMIT [TARGET]...}
 shift
 [[ $# -gt 0 ]] || mapfile -t names < <(targets)
 [[ $# -eq 0 ]] || names=("$@")
 mkdir -p "$OUT"
 build
 for name in "${names[@]}"; do
-	say "$name for $seconds s"
-	fuzz "$name" "$seconds"
+	say "$name, $limit"
+	fuzz "$name" "$limit"
 	[[ -z ${RRXE_MERGE:-} ]] || merge "$name"
 done

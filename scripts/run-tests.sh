@@ -102,8 +102,8 @@ cargo_test() {
 
 build_module() { "$HERE/build-module.sh"; }
 
-# Some seconds for each target: a longer run is `make fuzz`.
-fuzz() { inside "$HERE/fuzz.sh" "${RRXE_FUZZ_SECONDS:-5}"; }
+# Some seconds for each target, and always the same: a longer run is `make fuzz`.
+fuzz() { inside "$HERE/fuzz.sh" "-runs=${RRXE_FUZZ_RUNS:-100000}"; }
 
 # Here what the compilers warn of is an error, in Rust and in C.
 clippy_module() { "$HERE/build-module.sh" "MO=$RRXE_TREE/build/clippy" CLIPPY=1 W=e; }

@@ -3,6 +3,7 @@
 //! Any responses of a peer, to the requester of a reliable connection.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use rrxe_proto::{
@@ -44,9 +45,12 @@ struct Victim {
     done: usize,
 }
 
-/// Work requests, and how many bytes of each have been placed without a gap.
+/// Work requests, and what has been placed of each.
 #[derive(Default)]
-struct Posted(Vec<(Request, u32)>);
+struct Posted(Vec<(Request, Placed)>);
+
+/// Lengths of what has been placed, by offset.
+type Placed = BTreeMap<u32, u32>;
 
 impl SendQueue for Posted {
     fn request(&self, wqe: WqeSeq) -> &Request {
@@ -144,7 +148,7 @@ impl Victim {
             .or(Request::new(operation, Request::ATOMIC_LEN, flags))
             .or(Request::new(operation, 0, flags))
             .expect("one of the lengths is right");
-        self.posted.0.push((request, 0));
+        self.posted.0.push((request, Placed::new()));
         self.side.post();
         Ok(())
     }
@@ -191,12 +195,12 @@ impl Victim {
                 assert!(matches!(request.operation(), Operation::Read { .. }));
                 let end = offset.checked_add(len).expect("no message is that long");
                 assert!(end <= request.len());
-                assert!(offset <= *placed, "bytes before {offset} are missing");
-                *placed = end.max(*placed);
+                assert_eq!(offset % MTU.bytes(), 0);
+                placed.insert(offset, len);
             }
             Placement::Atomic { wqe, .. } => {
                 let (request, placed) = self.outstanding(wqe);
-                *placed = request.len();
+                placed.insert(0, request.len());
             }
         }
         self.oldest = response.psn().next();
@@ -204,7 +208,7 @@ impl Victim {
     }
 
     /// A request that may have something placed.
-    fn outstanding(&mut self, wqe: WqeSeq) -> &mut (Request, u32) {
+    fn outstanding(&mut self, wqe: WqeSeq) -> &mut (Request, Placed) {
         let index = wqe.get() as usize;
         assert!(index >= self.done);
         &mut self.posted.0[index]
@@ -220,7 +224,7 @@ impl Victim {
                 Operation::Read { .. } | Operation::FetchAdd { .. }
             );
             if fetches && completion.status == WcStatus::Success {
-                assert_eq!(*placed, request.len());
+                assert_eq!(placed.values().sum::<u32>(), request.len());
             }
             self.done += 1;
         }
