@@ -14,9 +14,11 @@
 #include <linux/if_vlan.h>
 #include <linux/igmp.h>
 #include <linux/inetdevice.h>
+#include <linux/magic.h>
 #include <linux/ioport.h>
 #include <linux/libnvdimm.h>
 #include <linux/netdevice.h>
+#include <linux/pagemap.h>
 #include <linux/percpu.h>
 #include <linux/rtnetlink.h>
 #include <linux/skbuff.h>

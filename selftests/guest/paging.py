@@ -34,6 +34,7 @@ FLUSH = int(e._IBV_ADVISE_MR_FLAG_FLUSH)
 SENDS = ("send", "send_imm", "write", "write_imm")
 
 libc = ctypes.CDLL(None, use_errno=True)
+MEMFD_SECRET = 447
 
 
 class PagedDevice(Device):
@@ -169,6 +170,26 @@ def unmapped_locally(a, b):
         fail(lambda: qa.send([source.sge()]), qb.recv_cq, STATUS.LOC_PROT_ERR)
 
 
+def secret_memory(a, b):
+    """Memory that the kernel itself does not see: refused in either direction, and nobody stumbles over it."""
+    if ktap.LINK_TYPE == "rxe":
+        raise ktap.Skip("the kernel would not survive it")
+
+    def secret(device):
+        fd = libc.syscall(MEMFD_SECRET, 0)
+        check(fd >= 0, "memfd_secret:", os.strerror(ctypes.get_errno()))
+        os.ftruncate(fd, 2 * PAGE)
+        return Mapping(device, 2, fd=fd)
+
+    for name in ("write", "read"):
+        with pair(a, b) as (qa, qb):
+            source, target = secret(a), Mapping(b, 2)
+            fail(lambda: getattr(qa, name)([source.sge()], target.at()), qa.send_cq, STATUS.LOC_PROT_ERR)
+        with pair(a, b) as (qa, qb):
+            source, target = Mapping(a, 2), secret(b)
+            fail(lambda: getattr(qa, name)([source.sge()], target.at()), qa.send_cq, STATUS.REM_ACCESS_ERR)
+
+
 def mapped_again(a, b):
     """Memory that comes back can be used again; the failure was not for ever."""
     source, target = Mapping(a, 3), Mapping(b, 3)
@@ -244,6 +265,7 @@ TESTS = (
     ("a shared file", shared_file, None),
     ("peers use unmapped memory", unmapped_remotely, "tries again until the peer gives up"),
     ("requests name unmapped memory", unmapped_locally, "tells other errors"),
+    ("secret memory", secret_memory, None),
     ("memory unmapped and mapped again", mapped_again, "tries again until the peer gives up"),
     ("memory that may only be read", read_only, "tries again until the peer gives up"),
     ("nothing is pinned", nothing_pinned, None),

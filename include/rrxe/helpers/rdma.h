@@ -120,10 +120,18 @@ rust_helper_mmu_interval_set_seq(struct mmu_interval_notifier *notifier,
 	mmu_interval_set_seq(notifier, sequence);
 }
 
-/* Where the kernel sees a page that is there. */
+/*
+ * Where the kernel sees a page that is there and stays there. It does not see secret memory
+ * (memfd_secret()), which it takes out of its own map.
+ */
 __rust_helper void *rust_helper_hmm_pfn_address(unsigned long pfn)
 {
-	return page_address(hmm_pfn_to_page(pfn));
+	struct page *page = hmm_pfn_to_page(pfn);
+	struct address_space *mapping = folio_mapping(page_folio(page));
+
+	if (mapping && mapping->host && mapping->host->i_sb->s_magic == SECRETMEM_MAGIC)
+		return NULL;
+	return page_address(page);
 }
 
 /* The page of an address may have been written to. */

@@ -90,7 +90,7 @@ pub(crate) enum Absence {
 pub(crate) struct MissingPage {
     /// Of a byte of it, in the memory.
     offset: usize,
-    page_in: fn(&PagedUmem, usize, Demand) -> Result,
+    supply: fn(&PagedUmem, usize),
 }
 
 /// What is done about pages that are not there.
@@ -195,20 +195,14 @@ impl PagedUmem {
 
     /// Has the page of the byte at `offset` come in, such that it may be written to if `R` says so.
     ///
-    /// Process context, sleeps. `EFAULT` and others if the process has no such page; then
-    /// [`Demand::Fault`] has whoever looks for it next find that out.
+    /// Process context, sleeps. `EFAULT` and others if the process has no such page, or one that the
+    /// kernel does not see.
     pub(crate) fn page_in<R: Rights>(&self, offset: usize, demand: Demand) -> Result {
         let index = self.index(offset).ok_or(EINVAL)?;
         if self.table.has::<R>(index) {
             return Ok(());
         }
-        let found = self.map::<R>(index, demand);
-        if found.is_err() && demand == Demand::Fault {
-            // SAFETY: Valid by the type invariant.
-            let _umem = unsafe { Locked::new(self.umem) };
-            self.table.fail::<R>(index);
-        }
-        found
+        self.map::<R>(index, demand)
     }
 
     /// Has the pages of `length` bytes from `offset` on come in, as [`page_in`](Self::page_in) does.
@@ -240,7 +234,17 @@ impl PagedUmem {
     ///
     /// If that fails, whoever waits for it finds out when it looks again.
     pub(crate) fn supply(&self, page: MissingPage) {
-        let _ = (page.page_in)(self, page.offset, Demand::Fault);
+        (page.supply)(self, page.offset);
+    }
+
+    fn supply_page<R: Rights>(&self, offset: usize) {
+        if self.page_in::<R>(offset, Demand::Fault).is_err() {
+            // SAFETY: Valid by the type invariant.
+            let _umem = unsafe { Locked::new(self.umem) };
+            if let Some(index) = self.index(offset) {
+                self.table.fail::<R>(index);
+            }
+        }
     }
 
     /// Number of the page that has the byte at `offset`.
@@ -286,6 +290,9 @@ impl PagedUmem {
             if pfn & b::hmm_pfn_flags_HMM_PFN_VALID as c_ulong != 0 {
                 // SAFETY: The number of a page that is there, until `invalidate` says otherwise.
                 let page = unsafe { b::helpers::hmm_pfn_address(pfn) };
+                if page.is_null() {
+                    return Err(EFAULT);
+                }
                 let writable = pfn & b::hmm_pfn_flags_HMM_PFN_WRITE as c_ulong != 0;
                 self.table.put(index, page as usize, writable);
             }
@@ -336,7 +343,7 @@ impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
             }
             Entry::Absent => Err(Absence::Missing(MissingPage {
                 offset,
-                page_in: PagedUmem::page_in::<R>,
+                supply: PagedUmem::supply_page::<R>,
             })),
             Entry::Failed => Err(Absence::Lost),
         })
