@@ -312,6 +312,8 @@ impl rdma::QueuePair<Provider> for QueuePair {
     }
 
     fn destroy(self) {
+        // Who has found the queue pair just now finds nothing to do any more.
+        self.reset();
         self.node.qps().remove(self.qp.qpn().get());
     }
 }
