@@ -199,6 +199,8 @@ impl Requester {
                 let first = (start.max(from)..end).find(|offset| is_missing(*offset));
                 if let Some(first) = first {
                     at.advance(request, self.mtu, first.saturating_sub(start));
+                    // Past what is remembered all counts as missing.
+                    let end = end.min(Heard::REACH.max(first.saturating_add(1)));
                     let run = (first..end).find(|offset| !is_missing(*offset));
                     return Some((at, run.unwrap_or(end).saturating_sub(first)));
                 }
@@ -226,6 +228,9 @@ impl Requester {
             self.asked = self.asked.max_from(oldest, oldest.wrapping_add(to));
             return None;
         };
+        if self.lacks_earlier_part(at, queue) {
+            return None;
+        }
         let plan = RequestPlan::new(
             at.wqe,
             queue.request(at.wqe),
@@ -243,6 +248,18 @@ impl Requester {
             self.arm(now);
         }
         Some(plan)
+    }
+
+    /// Whether a response is missing that is of the same READ as the one to the packet at `at`, and
+    /// before it.
+    ///
+    /// Some responders (`rdma_rxe`) do not answer a READ again from before a place from which they have
+    /// answered it again already. So parts of one READ are asked for in their order, each when the one
+    /// before has come.
+    fn lacks_earlier_part(&self, at: Cursor, queue: &impl SendQueue) -> bool {
+        let offset = at.psn.offset_from(self.acked.psn);
+        let start = offset.saturating_sub(at.packet);
+        self.missing(start, offset, queue).is_some()
     }
 
     /// The next packets of those that the responder lacks.
