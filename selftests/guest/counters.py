@@ -120,8 +120,10 @@ def nobody_there(a, b):
     check_equal(statuses(poll_for(qa.send_cq, 1)), [(number, STATUS.RETRY_EXC_ERR)], "completion")
     moved_a = at_a.moved()
     check_equal(moved_a.get("retry_exceeded_err"), 1, "requests that failed")
-    check_equal(moved_a.get("completer_retry_err"), 3, "packets sent again")
-    check_equal(at_b.moved().get("rx_no_qp"), 4, "packets for nobody")
+    # Retries, and reminders between them.
+    again = moved_a.get("completer_retry_err")
+    check(3 <= again <= 12, f"{again} packets sent again")
+    check_equal(at_b.moved().get("rx_no_qp"), again + 1, "packets for nobody")
     qa.close()
 
 
