@@ -170,9 +170,9 @@ impl SendMachine {
     }
 
     /// Takes note that nothing may be sent before `until`.
-    pub(super) fn hold(&mut self, until: Instant) {
+    pub(super) fn hold(&mut self, until: Instant, queue: &impl SendQueue) {
         match self {
-            Self::Rc(requester) => requester.hold(until),
+            Self::Rc(requester) => requester.hold(until, queue),
             // They wait for nobody.
             Self::Uc(_) | Self::Ud(_) => (),
         }

@@ -1093,6 +1093,36 @@ fn what_arrives_late_is_followed_by_what_was_dropped() {
 }
 
 #[test]
+fn what_is_executed_before_it_is_sent_again_is_not_sent_again() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    rig.post(READ, 2 * MTU);
+    rig.post(WRITE, 1);
+    rig.post(WRITE, 1);
+    rig.send();
+    rig.nak(FIRST, NakCode::Sequence);
+    // It has only been late. The response to the READ is lost, and so is the last WRITE.
+    rig.ack(FIRST + 3);
+    assert_eq!(rig.send_psns(), [FIRST + 1, FIRST + 4]);
+    let _ = rig.read(FIRST + 1, Position::First, MTU);
+    let _ = rig.read(FIRST + 2, Position::Last, MTU);
+    rig.ack(FIRST + 4);
+    assert_eq!(rig.statuses(), [OK; 4]);
+}
+
+#[test]
+fn what_is_about_to_be_sent_again_is_not_asked_for_besides() {
+    let mut rig = Rig::new();
+    rig.post(READ, 2 * MTU);
+    rig.post(ATOMIC, 8);
+    rig.send();
+    rig.expire();
+    // A response to what was sent first.
+    let _ = rig.atomic(FIRST + 2, 9);
+    assert_eq!(rig.send_psns(), [FIRST, FIRST + 2]);
+}
+
+#[test]
 fn a_request_and_a_response_before_it_may_both_be_missing() {
     let mut rig = Rig::new();
     rig.post(READ, 2 * MTU);
@@ -1150,6 +1180,23 @@ fn a_lost_nak_costs_a_reminder() {
     assert_eq!(rig.send_psns(), []);
     rig.ack(FIRST + 9);
     assert_eq!(rig.statuses(), [OK]);
+}
+
+#[test]
+fn a_reminder_sends_nothing_new_past_a_gap_that_the_peer_has_told_of() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 4 * MTU);
+    rig.send();
+    rig.nak(FIRST, NakCode::Sequence);
+    assert_eq!(rig.send_psns(), [FIRST]);
+    rig.post(WRITE, 1);
+    let mut waited = Duration::ZERO;
+    for _ in 0..3 {
+        waited += rig.be_silent();
+        assert_eq!(rig.send_psns(), [FIRST], "the peer may drop what is new");
+    }
+    assert_eq!(waited + rig.expire(), TIMEOUT, "that puts nothing off");
+    assert_eq!(rig.send_psns(), [FIRST, FIRST + 1, FIRST + 2, FIRST + 3, FIRST + 4]);
 }
 
 #[test]
@@ -1640,27 +1687,65 @@ fn who_is_held_waits_for_no_answer_meanwhile() {
         ..config()
     });
     rig.post(Operation::Send, 3 * MTU);
-    for packet in 0..3 {
+    for packet in 0..2 {
         // None but the last asks for an answer.
         let plan = rig.side.poll_transmit(rig.now, 1, &rig.queue).unwrap();
         assert_eq!(plan.psn(), psn(FIRST + packet));
         let later = rig.now.saturating_add(3 * TIMEOUT);
-        rig.side.hold(later);
+        rig.side.hold(later, &rig.queue);
         assert_eq!(rig.side.next_deadline(), later.checked_add(TIMEOUT));
         rig.now = later;
         rig.side.on_timeout(rig.now);
         assert_eq!(rig.statuses(), []);
     }
+    assert_eq!(rig.send_psns(), [FIRST + 2]);
     // Now there is something to wait for.
     rig.expire();
     assert_eq!(rig.statuses(), [WcStatus::RetryExceeded]);
 }
 
 #[test]
+fn who_is_held_and_has_nothing_to_send_waits_for_an_answer() {
+    let mut rig = Rig::with(SendConfig {
+        window: Window {
+            bytes: 1 << 20,
+            packets: 2,
+        },
+        ..config()
+    });
+    rig.post(Operation::Send, 3 * MTU);
+    rig.send();
+    let due = rig.side.next_deadline();
+    assert!(due.is_some());
+    rig.side
+        .hold(rig.now.saturating_add(TIMEOUT), &rig.queue);
+    assert_eq!(rig.side.next_deadline(), due, "the window is full");
+}
+
+#[test]
+fn to_be_held_renews_no_reminders() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(1),
+        ..config()
+    });
+    rig.post(WRITE, 1);
+    rig.send();
+    for _ in 0..3 {
+        rig.be_silent();
+        let later = rig.now.saturating_add(TIMEOUT);
+        rig.side.hold(later, &rig.queue);
+        rig.now = later;
+        assert_eq!(rig.send_psns(), [FIRST]);
+    }
+    assert_eq!(rig.side.next_deadline(), rig.side.ack_deadline);
+}
+
+#[test]
 fn who_is_held_and_has_sent_nothing_waits_for_nothing() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 1);
-    rig.side.hold(rig.now.saturating_add(TIMEOUT));
+    rig.side
+        .hold(rig.now.saturating_add(TIMEOUT), &rig.queue);
     assert_eq!(rig.side.next_deadline(), None);
 }
 

@@ -183,6 +183,7 @@ impl Asking {
             }));
         }
         let instant = Instant::from_nanos(now);
+        self.engine.on_timeout(instant);
         let Some(plan) = self.engine.poll_transmit(instant, budget, &self.ring) else {
             return Ok(None);
         };
@@ -226,6 +227,7 @@ impl Asking {
             ));
         }
         if unsent {
+            own.observer.put_off(now, &own.reference);
             self.engine
                 .unsent(instant, plan.psn().wrapping_add(count), &self.ring);
             if self.engine.next_deadline().is_none() {
