@@ -3,7 +3,11 @@
 //! Packets that arrived past a gap, until their turn comes.
 
 use super::node::Node;
-use crate::kapi::net::RxPacket;
+use crate::kapi::{
+    net::RxPacket,
+    time::now, //
+};
+use core::time::Duration;
 use kernel::{
     prelude::*,
     sync::{
@@ -14,9 +18,17 @@ use kernel::{
         Arc, //
     },
 };
+use rrxe_proto::{
+    rc::share,
+    time::Instant, //
+};
 
 /// Memory that such packets may take on one device, in bytes.
 const ALLOWED: usize = 16 << 20;
+
+/// How long packets wait without one of them being taken out. Whoever sends what is missing has done
+/// so by then, and whoever has not is gone, or hostile.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much more memory the packets that wait on a device may take.
 pub(super) struct Allowance {
@@ -32,9 +44,10 @@ impl Allowance {
         }
     }
 
-    /// Takes `bytes`, if there are as many.
-    fn take(&self, bytes: usize) -> bool {
-        let fits = self.used.fetch_add(bytes, Relaxed).saturating_add(bytes) <= ALLOWED;
+    /// Takes `bytes` for a queue pair that holds `held`, if there are as many for it.
+    fn take(&self, held: usize, bytes: usize) -> bool {
+        let used = self.used.fetch_add(bytes, Relaxed);
+        let fits = share::may_take(ALLOWED, used, held, bytes);
         if !fits {
             self.give_back(bytes);
         }
@@ -51,6 +64,10 @@ impl Allowance {
 pub(super) struct Waiting {
     node: Arc<Node>,
     places: KVec<Option<RxPacket>>,
+    /// Bytes that the packets take.
+    held: usize,
+    /// When they became stale, or will: [`PATIENCE`] after the first was stored or one taken out.
+    stale_at: Instant,
 }
 
 impl Waiting {
@@ -63,6 +80,8 @@ impl Waiting {
         Ok(Self {
             node,
             places: empty,
+            held: 0,
+            stale_at: now(),
         })
     }
 
@@ -71,10 +90,15 @@ impl Waiting {
         let Some(vacant @ None) = self.places.get_mut(place) else {
             return Err(packet);
         };
-        if !self.node.allowance().take(packet.footprint()) {
+        let bytes = packet.footprint();
+        if !self.node.allowance().take(self.held, bytes) {
             return Err(packet);
         }
         *vacant = Some(packet);
+        if self.held == 0 {
+            self.stale_at = now().saturating_add(PATIENCE);
+        }
+        self.held = self.held.saturating_add(bytes);
         Ok(())
     }
 
@@ -82,7 +106,16 @@ impl Waiting {
     pub(super) fn take(&mut self, place: usize) -> Option<RxPacket> {
         let packet = self.places.get_mut(place)?.take()?;
         self.node.allowance().give_back(packet.footprint());
+        self.held = self.held.saturating_sub(packet.footprint());
+        if self.held != 0 {
+            self.stale_at = now().saturating_add(PATIENCE);
+        }
         Some(packet)
+    }
+
+    /// When the packets become stale, if there are any.
+    pub(super) fn stale_at(&self) -> Option<Instant> {
+        (self.held != 0).then_some(self.stale_at)
     }
 
     /// Drops all packets.

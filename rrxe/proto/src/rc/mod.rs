@@ -45,6 +45,7 @@ mod response;
 mod retry;
 mod saved;
 mod sender;
+pub mod share;
 mod silence;
 pub(crate) mod task;
 mod window;

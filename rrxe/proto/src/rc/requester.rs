@@ -407,7 +407,9 @@ impl Requester {
     /// Starts the wait anew that ends with a retry.
     pub(super) fn arm_timeout(&mut self, now: Instant) {
         self.ack_deadline = match self.config.timeout.duration() {
-            Some(timeout) if self.is_waiting() => Some(now.saturating_add(timeout)),
+            Some(timeout) if self.is_waiting() => {
+                Some(now.saturating_add(self.retries.stretch(timeout)))
+            }
             _ => None,
         };
     }

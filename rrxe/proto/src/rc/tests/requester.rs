@@ -3,6 +3,7 @@
 #![allow(unused_must_use, reason = "not every placement is of interest")]
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use super::{psn, Queue};
 use crate::{
@@ -761,6 +762,49 @@ fn responses_too_far_past_a_gap_are_asked_for_again() {
     assert_eq!(rig.statuses(), [OK]);
 }
 
+// On a long way there is more under way than is remembered of what has come past a gap.
+#[test]
+fn one_response_lost_on_a_long_way_takes_few_requests() {
+    const LEN: u32 = 3000;
+    const READS: u32 = 4;
+    const WAY: u32 = 5000;
+    let mut rig = Rig::with(SendConfig {
+        max_rd_atomic: READS as u8,
+        ..config()
+    });
+    for _ in 0..READS {
+        rig.post(READ, LEN * MTU);
+    }
+    // A response leaves at each tick, in the order in which they were asked for.
+    let mut asked = VecDeque::new();
+    let mut coming: VecDeque<(u32, u32)> = VecDeque::new();
+    let mut requests = 0;
+    let mut take = |packets: Vec<RequestPacket>, asked: &mut VecDeque<u32>| {
+        for packet in packets {
+            let Kind::RcRequest(RcRequest::Read(reth)) = packet.kind else {
+                panic!("{packet:?}");
+            };
+            requests += 1;
+            let first = packet.psn.get();
+            asked.extend(first..first + reth.dma_len() / MTU);
+        }
+    };
+    take(rig.send(), &mut asked);
+    asked.pop_front();
+    let mut tick = 0;
+    while !(asked.is_empty() && coming.is_empty()) {
+        coming.extend(asked.pop_front().map(|at| (tick + WAY, at)));
+        if coming.front().is_some_and(|(due, _)| *due == tick) {
+            let (_, at) = coming.pop_front().unwrap();
+            rig.read(at, Position::of((at - FIRST) % LEN, LEN), MTU);
+            take(rig.send(), &mut asked);
+        }
+        tick += 1;
+    }
+    assert_eq!(rig.statuses(), [OK; READS as usize]);
+    assert!(requests <= READS + 12, "{requests} requests");
+}
+
 #[test]
 fn a_read_is_asked_for_again_from_its_last_packet() {
     let mut rig = Rig::new();
@@ -1195,8 +1239,12 @@ fn a_reminder_sends_nothing_new_past_a_gap_that_the_peer_has_told_of() {
         waited += rig.be_silent();
         assert_eq!(rig.send_psns(), [FIRST], "the peer may drop what is new");
     }
-    assert_eq!(waited + rig.expire(), TIMEOUT, "that puts nothing off");
-    assert_eq!(rig.send_psns(), [FIRST, FIRST + 1, FIRST + 2, FIRST + 3, FIRST + 4]);
+    // The NAK was the first retry.
+    assert_eq!(waited + rig.expire(), 2 * TIMEOUT, "that puts nothing off");
+    assert_eq!(
+        rig.send_psns(),
+        [FIRST, FIRST + 1, FIRST + 2, FIRST + 3, FIRST + 4]
+    );
 }
 
 #[test]
@@ -1241,9 +1289,9 @@ fn retry_count_of_n_means_n_retries() {
         });
         rig.post(Operation::Send, 1);
         rig.post(Operation::Send, 1);
-        for _ in 0..count {
+        for retry in 0..count {
             assert_eq!(rig.send_psns(), [FIRST, FIRST + 1]);
-            assert_eq!(rig.expire(), TIMEOUT);
+            assert_eq!(rig.expire(), TIMEOUT * (1 << retry.min(2)));
             assert_eq!(rig.statuses(), []);
         }
         assert_eq!(rig.send_psns(), [FIRST, FIRST + 1]);
@@ -1251,6 +1299,28 @@ fn retry_count_of_n_means_n_retries() {
         assert_eq!(rig.statuses(), [WcStatus::RetryExceeded, FLUSHED]);
         assert_eq!(rig.side.next_deadline(), None);
     }
+}
+
+// PROTOCOL rule 7.
+#[test]
+fn a_peer_that_takes_long_is_given_more_time_with_each_retry() {
+    // It answers each request after 20 timeouts, and more than eight times it is not asked.
+    let mut rig = Rig::new();
+    for _ in 0..3 {
+        rig.post(Operation::Send, 1);
+        let first = rig.send_psns();
+        let answer = rig.now.saturating_add(20 * TIMEOUT);
+        while rig.side.next_deadline().is_some_and(|due| due < answer) {
+            rig.go_to(rig.side.next_deadline().unwrap());
+            rig.send();
+        }
+        rig.now = answer;
+        rig.ack(first[0]);
+        assert_eq!(rig.statuses(), [OK]);
+    }
+    rig.post(Operation::Send, 1);
+    rig.send();
+    assert_eq!(rig.expire(), TIMEOUT, "progress ends that");
 }
 
 // PROTOCOL rule 7.
@@ -1717,8 +1787,7 @@ fn who_is_held_and_has_nothing_to_send_waits_for_an_answer() {
     rig.send();
     let due = rig.side.next_deadline();
     assert!(due.is_some());
-    rig.side
-        .hold(rig.now.saturating_add(TIMEOUT), &rig.queue);
+    rig.side.hold(rig.now.saturating_add(TIMEOUT), &rig.queue);
     assert_eq!(rig.side.next_deadline(), due, "the window is full");
 }
 
@@ -1744,8 +1813,7 @@ fn to_be_held_renews_no_reminders() {
 fn who_is_held_and_has_sent_nothing_waits_for_nothing() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 1);
-    rig.side
-        .hold(rig.now.saturating_add(TIMEOUT), &rig.queue);
+    rig.side.hold(rig.now.saturating_add(TIMEOUT), &rig.queue);
     assert_eq!(rig.side.next_deadline(), None);
 }
 
