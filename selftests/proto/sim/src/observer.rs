@@ -148,25 +148,24 @@ impl Observer {
         self.resent
     }
 
-    /// Something was to be sent and could not be, so that the timeout begins anew.
-    pub fn put_off(&mut self, now: Nanos, reference: &Reference) {
+    /// Something is to be sent and is not before `until`, so that the timeout begins anew then.
+    pub fn put_off(&mut self, now: Nanos, until: Nanos, reference: &Reference) {
         if self.solid == self.sent {
             return;
         }
         if !self.rnr_retry && self.is_late(now, reference) {
-            // The retry has been decided on, and is among what could not be sent.
+            // The retry has been decided on, and is among what is not sent.
             self.retry_owed = true;
             self.retry_paid = false;
             self.told = false;
         }
-        self.armed = self.armed.max(now);
+        self.armed = self.armed.max(until);
     }
 
     /// Whether the timeout of packet `solid` is over.
     fn is_late(&self, now: Nanos, reference: &Reference) -> bool {
         let since = self.armed.max(self.sent_past);
-        ack_timeout(reference.flow().settings.timeout)
-            .is_some_and(|timeout| now >= since + timeout)
+        ack_timeout(reference.flow().settings.timeout).is_some_and(|timeout| now >= since + timeout)
     }
 
     /// From now on no new message may begin, or it may again.
