@@ -162,10 +162,13 @@ impl Observer {
         self.armed = self.armed.max(until);
     }
 
-    /// Whether the timeout of packet `solid` is over.
+    /// Whether the timeout of packet `solid` is over, which is twice as long after a retry and four
+    /// times after more.
     fn is_late(&self, now: Nanos, reference: &Reference) -> bool {
         let since = self.armed.max(self.sent_past);
-        ack_timeout(reference.flow().settings.timeout).is_some_and(|timeout| now >= since + timeout)
+        let stretch = 1 << (*self.retries().start()).min(2);
+        ack_timeout(reference.flow().settings.timeout)
+            .is_some_and(|timeout| now >= since + stretch * timeout)
     }
 
     /// From now on no new message may begin, or it may again.
