@@ -45,5 +45,6 @@ mod throttle;
 mod transmit;
 mod waiting;
 mod wake;
+mod want;
 pub(crate) mod way;
 pub(crate) mod window;
