@@ -47,5 +47,6 @@ mod throttle;
 mod transmit;
 mod waiting;
 mod wake;
+mod want;
 pub(crate) mod way;
 pub(crate) mod window;

@@ -15,7 +15,8 @@ use super::{
     send::SendSide,
     station::Station,
     throttle::Throttle,
-    wake::Wake, //
+    wake::Wake,
+    want::Lost, //
 };
 use crate::kapi::{
     rdma::{
@@ -93,14 +94,14 @@ impl Qp {
         let send_paging = PageIn::new(
             node.clone(),
             qpn,
-            |qp| qp.send.take_missing(),
-            |qp| qp.send.run(qp),
+            |qp| qp.send.order(),
+            |qp, order, outcome| qp.send.settle(qp, order, outcome),
         );
         let receive_paging = PageIn::new(
             node.clone(),
             qpn,
-            |qp| qp.receive.take_missing(),
-            |qp| qp.receive.run(qp),
+            |qp| qp.receive.order(),
+            |qp, order, outcome| qp.receive.settle(qp, order, outcome),
         );
         let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
         let receive_rest = wake(|qp| qp.receive.run(qp));
@@ -251,6 +252,8 @@ impl Qp {
         self.failed.store(false, Release);
         self.stalled.store(false, Release);
         self.throttle.reset();
+        self.send.forget_pages();
+        self.receive.forget_pages();
     }
 
     /// Whether to raise an event when the first packet arrives.
@@ -280,14 +283,14 @@ impl Qp {
         self.send.wake_at(now().saturating_add(delay));
     }
 
-    /// Has a page come in that the send side waits for.
-    pub(super) fn page_in_for_send(&self, missing: Missing) {
-        self.send.page_in(self, missing);
+    /// Has a page come in that the send side waits for, unless it has waited for it in vain.
+    pub(super) fn page_in_for_send(&self, missing: Missing) -> Result<(), Lost> {
+        self.send.page_in(self, missing)
     }
 
-    /// Has a page come in that the receive side waits for.
-    pub(super) fn page_in_for_receive(&self, missing: Missing) {
-        self.receive.page_in(self, missing);
+    /// Has a page come in that the receive side waits for, unless it has waited for it in vain.
+    pub(super) fn page_in_for_receive(&self, missing: Missing) -> Result<(), Lost> {
+        self.receive.page_in(self, missing)
     }
 
     /// Has the receive side worked on at `deadline` at the latest.
