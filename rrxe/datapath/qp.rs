@@ -18,13 +18,13 @@ use super::{
     wake::Wake, //
 };
 use crate::kapi::{
+    process::User,
     rdma::{
         QpEvent,
         QpEvents,
         QpObject, //
     },
-    time::now,
-    user::User, //
+    time::now, //
 };
 use core::time::Duration;
 use kernel::{
@@ -104,6 +104,7 @@ impl Qp {
         );
         let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
         let receive_rest = wake(|qp| qp.receive.run(qp));
+        let (sender, receiver) = (node.clone(), node.clone());
         Arc::pin_init(
             pin_init!(Self {
                 qpn,
@@ -115,8 +116,8 @@ impl Qp {
                 stalled: Atomic::new(false),
                 is_news: Atomic::new(false),
                 throttle <- Throttle::new(),
-                send <- Station::new(send, send_alarm, send_rest, send_paging),
-                receive <- Station::new(receive, receive_alarm, receive_rest, receive_paging),
+                send <- Station::new(sender, send, send_alarm, send_rest, send_paging),
+                receive <- Station::new(receiver, receive, receive_alarm, receive_rest, receive_paging),
             }),
             GFP_KERNEL,
         )

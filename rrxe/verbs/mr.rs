@@ -33,6 +33,7 @@ use crate::{
             SgList,
             UserRegion, //
         },
+        sync::Order,
     },
 };
 use kernel::{
@@ -61,7 +62,7 @@ const RIGHTS: Access = Access::from_bits(
         | Access::OPTIONAL.bits(),
 );
 
-/// The registration of a region: ends its being found.
+/// The registration of a region, which can be found until it is ended.
 pub(crate) struct Registration {
     device: Arc<Device>,
     region: Region,
@@ -70,7 +71,7 @@ pub(crate) struct Registration {
 /// What is registered.
 enum Region {
     /// Memory that stays the same.
-    Fixed(Arc<Mr>),
+    Fixed(Arc<Mr>, Order<Mr>),
     /// Memory that is listed.
     Fast(Arc<FastRegion>),
 }
@@ -141,7 +142,7 @@ impl rdma::MemoryRegion<Provider> for Registration {
 
     fn list(&self, list: &SgList<'_>) -> Result<c_int> {
         match &self.region {
-            Region::Fixed(_) => Err(EINVAL),
+            Region::Fixed(..) => Err(EINVAL),
             Region::Fast(region) => region.list(list),
         }
     }
@@ -154,9 +155,28 @@ impl rdma::MemoryRegion<Provider> for Registration {
         self.key().0
     }
 
+    fn deregister(self) {
+        let node = self.device.node();
+        // Waits until no one uses what he found, then lets go of the pages.
+        match self.region {
+            Region::Fixed(mr, _) => drop(node.mrs().remove(mr.key().index())),
+            Region::Fast(region) => drop(node.fast_regions().remove(region.index())),
+        }
+    }
+
+    fn abandon(self) {
+        match self.region {
+            Region::Fixed(mr, order) => {
+                let (mrs, undertaker) = (self.device.node().mrs(), self.device.undertaker());
+                mrs.hand_over(mr.key().index(), undertaker, order);
+            }
+            Region::Fast(_) => self.deregister(),
+        }
+    }
+
     fn is_in_use(&self) -> bool {
         match &self.region {
-            Region::Fixed(mr) => mr.has_windows(),
+            Region::Fixed(mr, _) => mr.has_windows(),
             Region::Fast(_) => false,
         }
     }
@@ -173,30 +193,20 @@ impl Registration {
         // The index comes again some day; this makes it unlikely that a stale key fits then.
         let [tag] = random::bytes();
         let key = Key::new(reservation.id(), tag);
+        let order = Order::new()?;
         let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory)?, GFP_KERNEL)?;
         reservation.publish(mr.clone())?;
         Ok(Self {
             device,
-            region: Region::Fixed(mr),
+            region: Region::Fixed(mr, order),
         })
     }
 
     /// The key it was made with. The consumer chooses the tag of one of listed memory.
     fn key(&self) -> Key {
         match &self.region {
-            Region::Fixed(mr) => mr.key(),
+            Region::Fixed(mr, _) => mr.key(),
             Region::Fast(region) => Key::new(region.index(), 0),
-        }
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        let node = self.device.node();
-        // Waits until no one uses what he found, then lets go of the pages.
-        match &self.region {
-            Region::Fixed(mr) => drop(node.mrs().remove(mr.key().index())),
-            Region::Fast(region) => drop(node.fast_regions().remove(region.index())),
         }
     }
 }
