@@ -25,6 +25,7 @@ use crate::kapi::{
         QpObject, //
     },
     time::now,
+    user::User, //
 };
 use core::time::Duration;
 use kernel::{
@@ -58,6 +59,8 @@ pub(crate) struct Qp {
     qpn: Qpn,
     /// The protection domain.
     pd: PdId,
+    /// Whose process made it.
+    owner: User,
     node: Arc<Node>,
     events: QpEvents,
     /// Whether something went wrong that puts the queue pair in the error state.
@@ -76,7 +79,7 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    /// A queue pair in state RESET.
+    /// A queue pair in state RESET, of the user who calls. Process context, may sleep.
     pub(crate) fn new(
         qpn: Qpn,
         pd: PdId,
@@ -106,6 +109,7 @@ impl Qp {
             pin_init!(Self {
                 qpn,
                 pd,
+                owner: User::current(),
                 node,
                 events,
                 failed: Atomic::new(false),
@@ -127,6 +131,11 @@ impl Qp {
     /// The protection domain.
     pub(super) fn pd(&self) -> PdId {
         self.pd
+    }
+
+    /// Whose process made it.
+    pub(super) fn owner(&self) -> User {
+        self.owner
     }
 
     /// As its consumer inside the kernel knows it.
