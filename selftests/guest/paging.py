@@ -323,8 +323,9 @@ def advice(a, b, mapping=Mapping):
 def offers_all(a, _b):
     """The device says that all of an address space can be registered, and huge pages of it cannot."""
     check(a.ctx.query_device_ex().odp_caps.general_caps & SUPPORT_IMPLICIT, "not offered")
+    memory = Mapping(a, 1)
     with refused(errno.EINVAL):
-        MR(a.pd, PAGE, PAGED | ACCESS.HUGETLB, implicit=True)
+        MR(a.pd, PAGE, PAGED | ACCESS.HUGETLB, memory.address, True)
 
 
 def nowhere(a, b):
