@@ -149,7 +149,7 @@ impl Rig {
         self.say(at, Syndrome::Nak(code))
     }
 
-    fn rnr(&mut self, at: u32, timer: u8) -> Placement {
+    pub(super) fn rnr(&mut self, at: u32, timer: u8) -> Placement {
         self.say(at, Syndrome::RnrNak(RnrTimer::new(timer).unwrap()))
     }
 
