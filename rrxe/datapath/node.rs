@@ -11,6 +11,7 @@ use super::{
     paging::PageIn,
     qp::Qp,
     region::Mr,
+    rejoin::Rejoin,
     tally::Tallies,
     waiting::Allowance,
     wake::Wake,
@@ -179,6 +180,11 @@ impl Node {
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
         self.rest.enqueue(rest);
+    }
+
+    /// Has `rejoin` run soon, by a thread.
+    pub(crate) fn rejoin_later(&self, rejoin: &Work<Rejoin>) {
+        self.rest.enqueue(rejoin);
     }
 
     /// Has `paging` run soon, by a thread that may wait for pages.

@@ -106,12 +106,18 @@ fn cpus() -> u32 {
 
 /// What happens to netdevs, as far as it concerns devices.
 ///
-/// The RDMA core itself follows their addresses. A change of their MTU is seen by whoever asks.
+/// The RDMA core itself follows their addresses. A change of their MTU is seen by whoever asks, but
+/// one too small for a version of IP ends their memberships, which the next change may let begin again.
 pub(crate) struct NetdevWatch;
 
 impl NetDeviceEvents for NetdevWatch {
     fn up(&self, netdev: &NetDevice) {
         report_state(netdev);
+        rejoin_groups(netdev);
+    }
+
+    fn change_mtu(&self, netdev: &NetDevice) {
+        rejoin_groups(netdev);
     }
 
     fn down(&self, netdev: &NetDevice) {
@@ -135,5 +141,11 @@ impl NetDeviceEvents for NetdevWatch {
 fn report_state(netdev: &NetDevice) {
     if let Some(device) = Registered::<Provider>::find(netdev) {
         device.report_state(netdev);
+    }
+}
+
+fn rejoin_groups(netdev: &NetDevice) {
+    if let Some(device) = Registered::<Provider>::find(netdev) {
+        device.data().rejoin_groups();
     }
 }

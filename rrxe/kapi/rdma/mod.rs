@@ -112,7 +112,6 @@ pub(crate) use self::{
         SgList, //
     },
     paged::{
-        Absence,
         Demand,
         MissingPage,
         PagedUmem, //
