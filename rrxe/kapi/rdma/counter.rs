@@ -91,9 +91,7 @@ pub(super) unsafe extern "C" fn unbind_qp<P: Provider>(qp: *mut b::ib_qp, _port:
 /// To be called by the RDMA core, as [`ops`](super::ops) says, when no queue pair is bound any more.
 pub(super) unsafe extern "C" fn dealloc<P: Provider>(counter: *mut b::rdma_counter) -> c_int {
     // SAFETY: The core passes a valid counter.
-    let (ib, id) = unsafe { ((*counter).device, (*counter).id) };
-    // SAFETY: The device of a counter is alive.
-    let device = unsafe { Device::<P>::from_raw(ib) };
+    let (device, id) = unsafe { parts::<P>(counter) };
     device.data().remove_tally(id);
     0
 }
@@ -105,10 +103,22 @@ pub(super) unsafe extern "C" fn dealloc<P: Provider>(counter: *mut b::rdma_count
 /// To be called by the RDMA core, as [`ops`](super::ops) says.
 pub(super) unsafe extern "C" fn update_stats<P: Provider>(counter: *mut b::rdma_counter) -> c_int {
     // SAFETY: The core passes a valid counter.
-    let (ib, id) = unsafe { ((*counter).device, (*counter).id) };
-    // SAFETY: The device of a counter is alive.
-    let device = unsafe { Device::<P>::from_raw(ib) };
+    let (device, id) = unsafe { parts::<P>(counter) };
     // SAFETY: `alloc_stats` has made them; the core holds the lock of the counter.
     unsafe { stats::fill::<P>((*counter).stats, |index| device.data().tally(id, index)) };
     0
+}
+
+/// The device of a counter, and its number.
+///
+/// # Safety
+///
+/// The counter must be one of the core's that has a number, and stay valid during `'a`.
+unsafe fn parts<'a, P: Provider>(counter: *mut b::rdma_counter) -> (&'a Device<P>, u32) {
+    // SAFETY: By the requirements.
+    let ib = unsafe { (*counter).device };
+    // SAFETY: As above.
+    let id = unsafe { (*counter).id };
+    // SAFETY: The device of a counter is alive.
+    (unsafe { Device::from_raw(ib) }, id)
 }
