@@ -250,6 +250,7 @@ def port_speed(fabric, a, _):
     """Speed and width are those of the network device: of one whose speed can be set."""
     check_equal(speed(a), 100, "speed of a veth, 10 Gbit/s")
     netns, tun = fabric.a.netns, "tun-speed"
+    fabric.a.run("modprobe", "tun")
     fabric.a.run("ip", "tuntap", "add", "mode", "tun", tun)
     try:
         fabric.a.run("ip", "addr", "add", "10.99.0.1/24", "dev", tun)

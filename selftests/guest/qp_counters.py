@@ -17,10 +17,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from datagram import UdQp
 from ktap import check, check_equal
-from rdma import STATUS, Fabric, RcQp, pair, poll_for, statuses
+from rdma import STATUS, Fabric, RcAttr, RcQp, pair, poll_for, statuses
 from rdmatool import rdma
 
 NO_COUNTERS = "has none"
+# Without a timer nothing is sent again that is not lost, however slow the machine is.
+PATIENT = RcAttr(timeout=0)
 # The core asks for those of the device again after so long.
 LIFESPAN = 0.03
 
@@ -92,7 +94,7 @@ def writes(qa, source, target, count, length=3000):
 def one_of_two(a, b):
     """The one that is bound counts there, the other does not; the port has both."""
     source, target = a.region(4096), b.region(4096)
-    with pair(a, b) as (bound, _), pair(a, b) as (free, _):
+    with pair(a, b, PATIENT) as (bound, _), pair(a, b, PATIENT) as (free, _):
         before = total(a)
         number = bind(bound)
         writes(bound, source, target, 4)
@@ -111,7 +113,7 @@ def one_of_two(a, b):
 def both_sides(a, b):
     """Receives count, and what goes wrong does."""
     source, target = a.region(64), b.region(64)
-    with pair(a, b, rnr_retry=1, min_rnr_timer=1) as (qa, qb):
+    with pair(a, b, PATIENT, rnr_retry=1, min_rnr_timer=1) as (qa, qb):
         at_a, at_b = bind(qa), bind(qb)
         qb.recv([target.sge()])
         qa.send([source.sge()])
@@ -129,7 +131,7 @@ def both_sides(a, b):
 def two_on_one(a, b):
     """Queue pairs share a counter, which goes with the last."""
     source, target = a.region(4096), b.region(4096)
-    with pair(a, b) as (first, _), pair(a, b) as (second, _):
+    with pair(a, b, PATIENT) as (first, _), pair(a, b, PATIENT) as (second, _):
         number = bind(first)
         check_equal(bind(second, number), number, "counter")
         check_equal(sorted(of(a, number)["lqpn"]), sorted(q.qp.qp_num for q in (first, second)), "queue pairs")
@@ -145,7 +147,7 @@ def two_on_one(a, b):
 
 def refused(a, b):
     """What is not there cannot be bound, nor can be set to auto what is bound by hand."""
-    with pair(a, b) as (qa, _):
+    with pair(a, b, PATIENT) as (qa, _):
         number = bind(qa)
         with fails():
             rdma("statistic", "qp", "bind", *link(a), "lqpn", 0xFFFFF0)
@@ -161,7 +163,7 @@ def by_type(a, b):
     """One counter for each type."""
     source, target = a.region(4096), b.region(4096)
     with auto(a, "type"):
-        with pair(a, b) as (first, _), pair(a, b) as (second, _):
+        with pair(a, b, PATIENT) as (first, _), pair(a, b, PATIENT) as (second, _):
             datagrams = UdQp(a)
             datagrams.to_init()
             writes(first, source, target, 2)
@@ -177,7 +179,7 @@ def by_process(a, b):
     """One counter for each process."""
     source, target = a.region(4096), b.region(4096)
     with auto(a, "pid"):
-        with pair(a, b) as (first, _), pair(a, b) as (second, _):
+        with pair(a, b, PATIENT) as (first, _), pair(a, b, PATIENT) as (second, _):
             writes(first, source, target, 1)
             writes(second, source, target, 1)
             (shown,) = counters(a)
@@ -189,7 +191,7 @@ def gone(a, b):
     source, target = a.region(4096), b.region(4096)
     before = total(a)
     for _ in range(5):
-        with pair(a, b) as (qa, _):
+        with pair(a, b, PATIENT) as (qa, _):
             bind(qa)
             writes(qa, source, target, 2)
     check_equal(counters(a), [], "counters of queue pairs that are gone")
@@ -202,7 +204,7 @@ def while_it_runs(a, b):
     """Binding and unbinding under load loses nothing."""
     source, target = a.region(4096), b.region(4096)
     messages = 300
-    with pair(a, b) as (qa, _):
+    with pair(a, b, PATIENT) as (qa, _):
         before = total(a)
         done = threading.Event()
         rounds = []
