@@ -1511,6 +1511,15 @@ fn a_local_error_waits_for_its_turn() {
 }
 
 #[test]
+fn a_request_that_was_refused_waits_for_nothing() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    rig.send();
+    rig.nak(FIRST, NakCode::RemoteAccess);
+    assert_eq!(rig.side.next_deadline(), None);
+}
+
+#[test]
 fn read_data_that_cannot_be_placed_fails_its_request() {
     let mut rig = Rig::new();
     let wqe = rig.post(READ, 1);

@@ -144,3 +144,19 @@ fn what_could_not_be_sent_again_waits_while_more_is_on_its_way() {
     rig.expire();
     assert_eq!(rig.send_psns(), [FIRST + 1, FIRST + 2]);
 }
+
+#[test]
+fn of_several_packets_sent_again_by_themselves_the_rest_may_follow() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 10 * 256);
+    rig.send();
+    rig.nak(FIRST, NakCode::Sequence);
+    rig.send();
+    // The peer keeps what comes after a gap, and lacks more than one packet.
+    rig.ack(FIRST + 3);
+    assert_eq!(rig.send_psns(), [FIRST + 4]);
+    rig.ack(FIRST + 4);
+    send_only_one(&mut rig);
+    rig.expire();
+    assert_eq!(rig.send_psns(), [FIRST + 6]);
+}
