@@ -9,6 +9,7 @@ mod pair;
 mod requester;
 mod responder;
 mod snapshot;
+mod untimely;
 
 use crate::{
     opcode::MAX_HEADER_LEN,
