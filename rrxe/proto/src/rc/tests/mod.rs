@@ -8,6 +8,7 @@ mod local;
 mod pair;
 mod requester;
 mod responder;
+mod untimely;
 
 use crate::{
     opcode::MAX_HEADER_LEN,
