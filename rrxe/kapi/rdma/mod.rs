@@ -32,6 +32,7 @@ mod device;
 mod direct;
 mod event;
 mod gid;
+mod implicit;
 mod link;
 mod mad;
 mod mmap;
@@ -86,6 +87,7 @@ pub(crate) use self::{
         SrqEvent,
         SrqEvents, //
     },
+    implicit::ImplicitUmem,
     link::{
         Link,
         LinkOps,
