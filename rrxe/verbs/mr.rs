@@ -89,10 +89,10 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = if access.contains(Access::ON_DEMAND) {
-            Memory::Paged(region.page(pd)?)
-        } else {
-            Memory::Pinned(region.pin(pd)?)
+        let memory = match access.contains(Access::ON_DEMAND) {
+            true if region.is_whole() => Memory::Implicit(region.page_whole(pd)?),
+            true => Memory::Paged(region.page(pd)?),
+            false => Memory::Pinned(region.pin(pd)?),
         };
         if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
             return Err(EINVAL);

@@ -123,6 +123,18 @@ __rust_helper unsigned long rust_helper_ib_umem_end(struct ib_umem_odp *umem)
 	return ib_umem_end(umem);
 }
 
+__rust_helper unsigned long rust_helper_mm_task_size(struct mm_struct *mm)
+{
+	return mm->task_size;
+}
+
+/* Whether the process has no memory there any more. */
+__rust_helper bool
+rust_helper_mmu_notifier_range_unmaps(const struct mmu_notifier_range *range)
+{
+	return range->event == MMU_NOTIFY_UNMAP || range->event == MMU_NOTIFY_RELEASE;
+}
+
 __rust_helper bool
 rust_helper_mmu_notifier_range_blockable(const struct mmu_notifier_range *range)
 {

@@ -365,7 +365,8 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         // The device is deleted by the same command set that made it.
         to.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG)
             | u64::from(b::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING);
-        to.odp_caps.general_caps = u64::from(b::ib_odp_general_cap_bits_IB_ODP_SUPPORT);
+        to.odp_caps.general_caps = u64::from(b::ib_odp_general_cap_bits_IB_ODP_SUPPORT)
+            | u64::from(b::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT);
         to.odp_caps.per_transport_caps.rc_odp_caps = from.rc_paging.0;
         to.odp_caps.per_transport_caps.uc_odp_caps = from.uc_paging.0;
         to.odp_caps.per_transport_caps.ud_odp_caps = from.ud_paging.0;

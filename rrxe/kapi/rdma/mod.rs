@@ -34,6 +34,7 @@ mod device;
 mod direct;
 mod event;
 mod gid;
+mod implicit;
 mod link;
 mod mad;
 mod mmap;
@@ -89,6 +90,7 @@ pub(crate) use self::{
         SrqEvent,
         SrqEvents, //
     },
+    implicit::ImplicitUmem,
     link::{
         Link,
         LinkOps,

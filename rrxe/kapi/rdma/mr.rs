@@ -11,6 +11,7 @@ use super::{
     umem::Umem,
     Details,
     DirectMap,
+    ImplicitUmem,
     Provider,
     SgList, //
 };
@@ -41,6 +42,16 @@ impl UserRegion {
     /// Pins the pages of the region, in the calling process. May sleep.
     pub(crate) fn pin<P: Provider>(&self, pd: &Pd<P>) -> Result<Umem> {
         Umem::pin(pd.device(), self)
+    }
+
+    /// Whether it is all that the calling process has, each byte called by its address.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.start == 0 && self.length == u64::MAX && self.iova == 0
+    }
+
+    /// Has the pages of all that the calling process has come when they are needed. May sleep.
+    pub(crate) fn page_whole<P: Provider>(&self, pd: &Pd<P>) -> Result<ImplicitUmem> {
+        ImplicitUmem::new(pd.device(), self)
     }
 
     /// Has the pages of the region come when they are needed, from the calling process. May sleep.
