@@ -218,6 +218,7 @@ fn kind(memory: &Memory) -> &'static CStr {
     match memory {
         Memory::Pinned(_) => c"pinned",
         Memory::Paged(_) => c"paged",
+        Memory::Implicit(_) => c"implicit",
         Memory::Direct(_) => c"direct",
     }
 }

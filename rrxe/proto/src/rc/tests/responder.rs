@@ -47,7 +47,7 @@ const VA: u64 = 0x7000;
 const MTU: u32 = 256;
 
 pub(super) struct Rig {
-    side: Responder,
+    pub(super) side: Responder,
     receives: Receives,
     saved: Vec<Saved>,
     kept: Vec<Option<Headers>>,
