@@ -117,8 +117,13 @@ impl Mr {
         self.key == key && self.pd == pd
     }
 
+    /// What stands behind it.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// What a window has to know of it.
-    pub(super) fn bounds(&self) -> mw::Region {
+    pub(crate) fn bounds(&self) -> mw::Region {
         mw::Region {
             access: self.access,
             va: self.iova,
@@ -132,9 +137,9 @@ impl Mr {
         Bond(self.bonds.clone())
     }
 
-    /// Whether windows are bound to it.
-    pub(crate) fn has_windows(&self) -> bool {
-        self.bonds.load(Relaxed) != 0
+    /// How many windows are bound to it.
+    pub(crate) fn windows(&self) -> u32 {
+        self.bonds.load(Relaxed)
     }
 
     /// Whether what is written to it is to outlive a loss of power.

@@ -9,6 +9,7 @@ use super::{
     },
     paged::PagedUmem,
     umem::Umem,
+    Details,
     DirectMap,
     ImplicitUmem,
     Provider,
@@ -134,6 +135,9 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
 
     /// Whether it has to stay because something else depends on it.
     fn is_in_use(&self) -> bool;
+
+    /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
+    fn describe(&self, details: &mut Details);
 
     /// Ends the registration. On return nothing uses the memory any more. May sleep.
     fn deregister(self) {}
