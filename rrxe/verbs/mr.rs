@@ -27,17 +27,19 @@ use crate::{
             self,
             Advice,
             Demand,
+            Details,
             DirectMap,
             LocalRange,
             PageList,
             SgList,
             UserRegion, //
         },
-        sync::Order,
+        sync::SlowBurial,
     },
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::{
         rcu,
         Arc, //
@@ -71,7 +73,7 @@ pub(crate) struct Registration {
 /// What is registered.
 enum Region {
     /// Memory that stays the same.
-    Fixed(Arc<Mr>, Order<Mr>),
+    Fixed(Arc<Mr>, SlowBurial<Mr>),
     /// Memory that is listed.
     Fast(Arc<FastRegion>),
 }
@@ -88,10 +90,10 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = if access.contains(Access::ON_DEMAND) {
-            Memory::Paged(region.page(pd)?)
-        } else {
-            Memory::Pinned(region.pin(pd)?)
+        let memory = match access.contains(Access::ON_DEMAND) {
+            true if region.is_whole() => Memory::Implicit(region.page_whole(pd)?),
+            true => Memory::Paged(region.page(pd)?),
+            false => Memory::Pinned(region.pin(pd)?),
         };
         if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
             return Err(EINVAL);
@@ -147,6 +149,27 @@ impl rdma::MemoryRegion<Provider> for Registration {
         }
     }
 
+    fn describe(&self, details: &mut Details) {
+        match &self.region {
+            Region::Fixed(mr, _) => {
+                details
+                    .word(c"memory", kind(mr.memory()))
+                    .hex(c"iova", mr.bounds().va)
+                    .hex(c"access", mr.bounds().access.bits())
+                    .number(c"windows", mr.windows());
+            }
+            Region::Fast(region) => {
+                details.word(c"memory", c"listed");
+                if let Some(registration) = region.registration() {
+                    details
+                        .hex(c"key", registration.key.0)
+                        .hex(c"iova", registration.va)
+                        .hex(c"access", registration.access.bits());
+                }
+            }
+        }
+    }
+
     fn lkey(&self) -> u32 {
         self.key().0
     }
@@ -166,18 +189,18 @@ impl rdma::MemoryRegion<Provider> for Registration {
 
     fn abandon(self) {
         match self.region {
-            Region::Fixed(mr, order) => {
+            Region::Fixed(mr, burial) => {
                 let (mrs, undertaker) = (self.device.node().mrs(), self.device.undertaker());
-                mrs.hand_over(mr.key().index(), undertaker, order);
+                mrs.hand_over(mr.key().index(), undertaker, burial);
             }
             Region::Fast(_) => self.deregister(),
         }
     }
 
-    fn is_in_use(&self) -> bool {
+    fn retire(&self) -> Result {
         match &self.region {
-            Region::Fixed(mr, _) => mr.has_windows(),
-            Region::Fast(_) => false,
+            Region::Fixed(mr, _) => mr.retire(),
+            Region::Fast(_) => Ok(()),
         }
     }
 }
@@ -193,12 +216,12 @@ impl Registration {
         // The index comes again some day; this makes it unlikely that a stale key fits then.
         let [tag] = random::bytes();
         let key = Key::new(reservation.id(), tag);
-        let order = Order::new()?;
+        let burial = SlowBurial::new()?;
         let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory)?, GFP_KERNEL)?;
         reservation.publish(mr.clone())?;
         Ok(Self {
             device,
-            region: Region::Fixed(mr, order),
+            region: Region::Fixed(mr, burial),
         })
     }
 
@@ -208,5 +231,15 @@ impl Registration {
             Region::Fixed(mr, _) => mr.key(),
             Region::Fast(region) => Key::new(region.index(), 0),
         }
+    }
+}
+
+/// What the memory of a region is, in a word.
+fn kind(memory: &Memory) -> &'static CStr {
+    match memory {
+        Memory::Pinned(_) => c"pinned",
+        Memory::Paged(_) => c"paged",
+        Memory::Implicit(_) => c"implicit",
+        Memory::Direct(_) => c"direct",
     }
 }

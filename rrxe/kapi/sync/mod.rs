@@ -27,7 +27,7 @@ pub(crate) use rcu_table::{
     RcuTable, //
 };
 pub(crate) use undertaker::{
-    Order,
+    SlowBurial,
     Undertaker, //
 };
 

@@ -6,7 +6,7 @@
 
 use super::{
     grace_period,
-    Order,
+    SlowBurial,
     Undertaker, //
 };
 use crate::kapi::{
@@ -289,8 +289,8 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     /// context; does not wait.
     ///
     /// A number that is reserved has no object and stays reserved.
-    pub(crate) fn hand_over(&self, id: u32, undertaker: &Undertaker, order: Order<T>) {
-        self.erase(id, |entry| undertaker.bury(order, entry));
+    pub(crate) fn hand_over(&self, id: u32, undertaker: &Undertaker, burial: SlowBurial<T>) {
+        self.erase(id, |entry| undertaker.bury(burial, entry));
     }
 
     /// Takes the object with number `id` off the table, and gives `take` the pointer of its `Arc`, which
@@ -307,6 +307,12 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             unsafe { b::__xa_erase(xa, index(id)) };
             Some(take(entry))
         })
+    }
+
+    /// Waits until no look-up goes on that has begun already. Process context; sleeps, for an expedited
+    /// RCU grace period, and must not be called in an RCU read section.
+    pub(crate) fn wait_for_lookups(&self) {
+        grace_period();
     }
 
     /// The object with the smallest number not below `from`, and its number.

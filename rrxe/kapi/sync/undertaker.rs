@@ -30,7 +30,7 @@ pub(crate) struct Undertaker {
 
 /// What it takes to have an object of a table dropped. It is made along with the object, so that the
 /// removal needs no memory.
-pub(crate) struct Order<T: Send + Sync + 'static>(KBox<Grave<T>>);
+pub(crate) struct SlowBurial<T: Send + Sync + 'static>(KBox<Grave<T>>);
 
 /// An object that waits for the end of a grace period.
 #[repr(C)]
@@ -57,14 +57,14 @@ impl Undertaker {
     }
 
     /// Drops `object`, an entry that a table has given up, after a grace period. Any context.
-    pub(super) fn bury<T: Send + Sync>(&self, order: Order<T>, object: *mut c_void) {
-        let mut grave = order.0;
+    pub(super) fn bury<T: Send + Sync>(&self, burial: SlowBurial<T>, object: *mut c_void) {
+        let mut grave = burial.0;
         grave.object = object;
         let work = grave.work.get();
         // From now on others use it: it is no box any more.
         KBox::leak(grave);
         // SAFETY: The work is not in use yet, and stays until it is done, once.
-        unsafe { b::helpers::init_rcu_work(work, Some(Order::<T>::dig)) };
+        unsafe { b::helpers::init_rcu_work(work, Some(SlowBurial::<T>::dig)) };
         // SAFETY: It has just been initialised. The queue stays until it is done: before the queue goes
         // all is waited for that has been announced to RCU.
         unsafe { b::queue_rcu_work(self.queue.as_ptr(), work) };
@@ -79,7 +79,7 @@ impl Drop for Undertaker {
     }
 }
 
-impl<T: Send + Sync + 'static> Order<T> {
+impl<T: Send + Sync + 'static> SlowBurial<T> {
     /// May sleep; `ENOMEM` when out of memory.
     pub(crate) fn new() -> Result<Self> {
         let grave = Grave {
