@@ -4,10 +4,7 @@
 
 use super::{
     congestion::Congestion,
-    counters::{
-        Counter,
-        Counters, //
-    },
+    counters::Counters,
     fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
@@ -15,6 +12,7 @@ use super::{
     qp::Qp,
     region::Mr,
     rejoin::Rejoin,
+    tally::Tallies,
     waiting::Allowance,
     wake::Wake,
     window::Window, //
@@ -67,6 +65,9 @@ pub(crate) struct Node {
     #[pin]
     groups: Groups,
     counters: Counters,
+    /// Counters that queue pairs are bound to.
+    #[pin]
+    tallies: Tallies,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
     /// Has pages come in. On a queue of its own: a process may have it wait for long.
@@ -84,6 +85,7 @@ impl Node {
         first_window: u32,
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
+        let all_tallies = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         let paging = WorkQueue::new_unbound(c"rrxe-paging")?;
         Arc::pin_init(
@@ -97,6 +99,7 @@ impl Node {
                 handles <- RcuTable::new(1),
                 groups <- Groups::new(),
                 counters,
+                tallies <- Tallies::new(all_tallies),
                 rest,
                 paging,
                 congestion: Congestion::new(),
@@ -160,6 +163,11 @@ impl Node {
         &self.counters
     }
 
+    /// Counters that queue pairs are bound to.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.tallies
+    }
+
     /// Drops the routes that queue pairs and address handles have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
@@ -171,7 +179,6 @@ impl Node {
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
-        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
     }
 

@@ -8,6 +8,7 @@ use crate::kapi::{
         Chunks,
         Demand,
         DirectMap,
+        ImplicitUmem,
         MissingPage,
         PagedUmem,
         Umem, //
@@ -59,6 +60,8 @@ pub(crate) enum Memory {
     Pinned(Umem),
     /// Pages of a user process that come and go.
     Paged(PagedUmem),
+    /// All that a user process has, each byte called by its address; its pages come and go.
+    Implicit(ImplicitUmem),
     /// All of the kernel's, each byte called by its address.
     Direct(DirectMap),
 }
@@ -114,8 +117,13 @@ impl Mr {
         self.key == key && self.pd == pd
     }
 
+    /// What stands behind it.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// What a window has to know of it.
-    pub(super) fn bounds(&self) -> mw::Region {
+    pub(crate) fn bounds(&self) -> mw::Region {
         mw::Region {
             access: self.access,
             va: self.iova,
@@ -129,9 +137,9 @@ impl Mr {
         Bond(self.bonds.clone())
     }
 
-    /// Whether windows are bound to it.
-    pub(crate) fn has_windows(&self) -> bool {
-        self.bonds.load(Relaxed) != 0
+    /// How many windows are bound to it.
+    pub(crate) fn windows(&self) -> u32 {
+        self.bonds.load(Relaxed)
     }
 
     /// Whether what is written to it is to outlive a loss of power.
@@ -195,14 +203,15 @@ impl Mr {
         if self.pd != pd || R::WRITE && !self.access.contains(Access::LOCAL_WRITE) {
             return Err(EPERM);
         }
-        let Memory::Paged(umem) = &self.memory else {
-            return Err(EINVAL);
-        };
         let offset = iova
             .checked_sub(self.iova)
             .and_then(|offset| usize::try_from(offset).ok())
             .ok_or(EFAULT)?;
-        umem.page_in_all::<R>(offset, length as usize, demand)
+        match &self.memory {
+            Memory::Paged(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
+            Memory::Implicit(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
+            Memory::Pinned(_) | Memory::Direct(_) => Err(EINVAL),
+        }
     }
 
     /// Has a page come in that somebody who showed `key` did not find. Process context, sleeps.
@@ -211,6 +220,7 @@ impl Mr {
     pub(super) fn supply(&self, key: Key, page: MissingPage) -> Result {
         match &self.memory {
             Memory::Paged(umem) if self.key == key => umem.supply(page),
+            Memory::Implicit(umem) if self.key == key => umem.supply(page),
             _ => Ok(()),
         }
     }
@@ -221,7 +231,7 @@ impl Memory {
     pub(crate) fn is_persistent(&self) -> bool {
         match self {
             Self::Pinned(umem) => umem.is_persistent(),
-            Self::Paged(_) | Self::Direct(_) => false,
+            Self::Paged(_) | Self::Implicit(_) | Self::Direct(_) => false,
         }
     }
 
@@ -230,7 +240,7 @@ impl Memory {
         match self {
             Self::Pinned(umem) => umem.len() as u64,
             Self::Paged(umem) => umem.len() as u64,
-            Self::Direct(_) => u64::MAX,
+            Self::Implicit(_) | Self::Direct(_) => u64::MAX,
         }
     }
 
@@ -247,6 +257,9 @@ impl Memory {
             Self::Paged(umem) => umem
                 .chunks(usize::try_from(offset).ok()?, length, guard)
                 .map(Chunks::Paged),
+            Self::Implicit(umem) => umem
+                .chunks(usize::try_from(offset).ok()?, length, guard)
+                .map(Chunks::Implicit),
             Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Direct),
         }
     }

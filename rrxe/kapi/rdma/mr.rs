@@ -9,7 +9,9 @@ use super::{
     },
     paged::PagedUmem,
     umem::Umem,
+    Details,
     DirectMap,
+    ImplicitUmem,
     Provider,
     SgList, //
 };
@@ -40,6 +42,16 @@ impl UserRegion {
     /// Pins the pages of the region, in the calling process. May sleep.
     pub(crate) fn pin<P: Provider>(&self, pd: &Pd<P>) -> Result<Umem> {
         Umem::pin(pd.device(), self)
+    }
+
+    /// Whether it is all that the calling process has, each byte called by its address.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.start == 0 && self.length == u64::MAX && self.iova == 0
+    }
+
+    /// Has the pages of all that the calling process has come when they are needed. May sleep.
+    pub(crate) fn page_whole<P: Provider>(&self, pd: &Pd<P>) -> Result<ImplicitUmem> {
+        ImplicitUmem::new(pd.device(), self)
     }
 
     /// Has the pages of the region come when they are needed, from the calling process. May sleep.
@@ -123,6 +135,9 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
 
     /// Whether it has to stay because something else depends on it.
     fn is_in_use(&self) -> bool;
+
+    /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
+    fn describe(&self, details: &mut Details);
 
     /// Ends the registration. On return nothing uses the memory any more. May sleep.
     fn deregister(self) {}
