@@ -4,10 +4,7 @@
 
 use super::{
     congestion::Congestion,
-    counters::{
-        Counter,
-        Counters, //
-    },
+    counters::Counters,
     fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
@@ -15,6 +12,7 @@ use super::{
     qp::Qp,
     region::Mr,
     rejoin::Rejoin,
+    tally::Tallies,
     waiting::Allowance,
     wake::Wake,
     window::Window, //
@@ -31,10 +29,17 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc, //
     },
 };
-use rrxe_proto::PathMtu;
+use rrxe_proto::{
+    mw::QpId,
+    PathMtu, //
+};
 
 /// Bytes of headers and trailer around the payload of the packet that has most of them: a
 /// WRITE with immediate data over IPv6.
@@ -50,6 +55,8 @@ pub(crate) struct Node {
     /// Queue pairs by number.
     #[pin]
     qps: RcuTable<Qp>,
+    /// What windows will know the next queue pair by.
+    next_qp: Atomic<u64>,
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
@@ -67,6 +74,9 @@ pub(crate) struct Node {
     #[pin]
     groups: Groups,
     counters: Counters,
+    /// Counters that queue pairs are bound to.
+    #[pin]
+    tallies: Tallies,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
     /// Has pages come in. On a queue of its own: a process may have it wait for long.
@@ -84,12 +94,14 @@ impl Node {
         first_window: u32,
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
+        let all_tallies = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         let paging = WorkQueue::new_unbound(c"rrxe-paging")?;
         Arc::pin_init(
             pin_init!(Self {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
+                next_qp: Atomic::new(0),
                 mrs <- RcuTable::new(first_key),
                 fast_regions <- RcuTable::new(first_key),
                 allowance: Allowance::new(),
@@ -97,6 +109,7 @@ impl Node {
                 handles <- RcuTable::new(1),
                 groups <- Groups::new(),
                 counters,
+                tallies <- Tallies::new(all_tallies),
                 rest,
                 paging,
                 congestion: Congestion::new(),
@@ -113,6 +126,11 @@ impl Node {
     /// Queue pairs by number.
     pub(crate) fn qps(&self) -> &RcuTable<Qp> {
         &self.qps
+    }
+
+    /// Returns a number that no queue pair of the device has had before.
+    pub(super) fn number_qp(&self) -> QpId {
+        QpId(self.next_qp.fetch_add(1, Relaxed))
     }
 
     /// Memory regions by index of their keys.
@@ -160,6 +178,11 @@ impl Node {
         &self.counters
     }
 
+    /// Counters that queue pairs are bound to.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.tallies
+    }
+
     /// Drops the routes that queue pairs and address handles have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
@@ -171,7 +194,6 @@ impl Node {
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
-        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
     }
 

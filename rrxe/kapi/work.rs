@@ -87,6 +87,15 @@ impl Drop for WorkQueue {
     }
 }
 
+/// Has `work` run once, soon, by a thread of the system's on any CPU. `false` if it is queued already
+/// and does not run yet. Any context.
+pub(crate) fn enqueue_unbound<T: Run>(work: &Work<T>) -> bool {
+    // SAFETY: Set before any module is loaded, and never again.
+    let queue = unsafe { b::system_dfl_wq };
+    // SAFETY: Both are initialised. The work's drop waits until it is neither queued nor running.
+    unsafe { b::helpers::queue_work(queue, work.work.raw()) }
+}
+
 /// Has `work` run once, soon, in a softirq on the CPU with number `cpu`, or on this one if that is
 /// not online. `false` if it is queued already and does not run yet. Any context.
 pub(crate) fn enqueue_softirq<T: Run>(cpu: u32, work: &Work<T>) -> bool {

@@ -9,7 +9,9 @@ use super::{
     },
     paged::PagedUmem,
     umem::Umem,
+    Details,
     DirectMap,
+    ImplicitUmem,
     Provider,
     SgList, //
 };
@@ -40,6 +42,16 @@ impl UserRegion {
     /// Pins the pages of the region, in the calling process. May sleep.
     pub(crate) fn pin<P: Provider>(&self, pd: &Pd<P>) -> Result<Umem> {
         Umem::pin(pd.device(), self)
+    }
+
+    /// Whether it is all that the calling process has, each byte called by its address.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.start == 0 && self.length == u64::MAX && self.iova == 0
+    }
+
+    /// Has the pages of all that the calling process has come when they are needed. May sleep.
+    pub(crate) fn page_whole<P: Provider>(&self, pd: &Pd<P>) -> Result<ImplicitUmem> {
+        ImplicitUmem::new(pd.device(), self)
     }
 
     /// Has the pages of the region come when they are needed, from the calling process. May sleep.
@@ -121,8 +133,12 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     /// The key to give to the peer.
     fn rkey(&self) -> u32;
 
-    /// Whether it has to stay because something else depends on it.
-    fn is_in_use(&self) -> bool;
+    /// Has nothing else depend on it any more: it is about to be deregistered. `EBUSY` if something
+    /// does already.
+    fn retire(&self) -> Result;
+
+    /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
+    fn describe(&self, details: &mut Details);
 
     /// Ends the registration. On return nothing uses the memory any more. May sleep.
     fn deregister(self) {}
@@ -273,8 +289,8 @@ pub(super) unsafe extern "C" fn dereg<P: Provider>(
     _udata: *mut b::ib_udata,
 ) -> c_int {
     // SAFETY: The object is there until its destroy operation has succeeded.
-    if unsafe { Mr::<P>::from_raw(mr) }.is_in_use() {
-        return EBUSY.to_errno();
+    if let Err(error) = unsafe { Mr::<P>::from_raw(mr) }.retire() {
+        return error.to_errno();
     }
     // SAFETY: This is the destroy operation.
     unsafe { Mr::<P>::destroy(mr, P::Mr::deregister) };

@@ -8,6 +8,7 @@ mod local;
 mod pair;
 mod requester;
 mod responder;
+mod snapshot;
 mod untimely;
 
 use crate::{

@@ -41,13 +41,13 @@ use crate::{
     },
 };
 
-const FIRST: u32 = 0xff_fff0;
+pub(super) const FIRST: u32 = 0xff_fff0;
 const KEY: Key = Key(0x4321);
 const VA: u64 = 0x7000;
 const MTU: u32 = 256;
 
 pub(super) struct Rig {
-    side: Responder,
+    pub(super) side: Responder,
     receives: Receives,
     saved: Vec<Saved>,
     kept: Vec<Option<Headers>>,
@@ -81,7 +81,7 @@ fn send(position: Position) -> RcRequest {
     RcRequest::Send(SendPart::new(position, SendEnd::Plain))
 }
 
-fn write(position: Position, len: u32) -> RcRequest {
+pub(super) fn write(position: Position, len: u32) -> RcRequest {
     RcRequest::Write(WritePart::new(position, Reth::new(VA, KEY, len), None))
 }
 
