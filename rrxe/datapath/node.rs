@@ -29,10 +29,17 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc, //
     },
 };
-use rrxe_proto::PathMtu;
+use rrxe_proto::{
+    mw::QpId,
+    PathMtu, //
+};
 
 /// Bytes of headers and trailer around the payload of the packet that has most of them: a
 /// WRITE with immediate data over IPv6.
@@ -48,6 +55,8 @@ pub(crate) struct Node {
     /// Queue pairs by number.
     #[pin]
     qps: RcuTable<Qp>,
+    /// What windows will know the next queue pair by.
+    next_qp: Atomic<u64>,
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
@@ -92,6 +101,7 @@ impl Node {
             pin_init!(Self {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
+                next_qp: Atomic::new(0),
                 mrs <- RcuTable::new(first_key),
                 fast_regions <- RcuTable::new(first_key),
                 allowance: Allowance::new(),
@@ -116,6 +126,11 @@ impl Node {
     /// Queue pairs by number.
     pub(crate) fn qps(&self) -> &RcuTable<Qp> {
         &self.qps
+    }
+
+    /// Returns a number that no queue pair of the device has had before.
+    pub(super) fn number_qp(&self) -> QpId {
+        QpId(self.next_qp.fetch_add(1, Relaxed))
     }
 
     /// Memory regions by index of their keys.

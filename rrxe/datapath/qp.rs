@@ -46,6 +46,7 @@ use kernel::{
 };
 use rrxe_proto::{
     congestion::Rate,
+    mw::QpId,
     time::Instant,
     Qpn, //
 };
@@ -60,6 +61,7 @@ use rrxe_proto::{
 #[pin_data]
 pub(crate) struct Qp {
     qpn: Qpn,
+    id: QpId,
     /// The protection domain.
     pd: PdId,
     /// Whose process made it.
@@ -113,6 +115,7 @@ impl Qp {
         Arc::pin_init(
             pin_init!(Self {
                 qpn,
+                id: node.number_qp(),
                 pd,
                 owner: User::current(),
                 node,
@@ -132,6 +135,11 @@ impl Qp {
     /// Its number.
     pub(crate) fn qpn(&self) -> Qpn {
         self.qpn
+    }
+
+    /// What windows know it by.
+    pub(super) fn id(&self) -> QpId {
+        self.id
     }
 
     /// The protection domain.
@@ -192,7 +200,7 @@ impl Qp {
 
     /// The memory it may touch.
     pub(super) fn memory(&self) -> Memory<'_> {
-        Memory::new(&self.node, self.pd, self.qpn)
+        Memory::new(&self.node, self.pd, self.id)
     }
 
     /// Looks at the send ring. Any context.

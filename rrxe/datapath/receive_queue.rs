@@ -82,7 +82,7 @@ impl ReceiveQueue {
     pub(super) fn memory<'a>(&self, qp: &'a Qp) -> Memory<'a> {
         match &self.supply {
             Supply::Own(_) => qp.memory(),
-            Supply::Shared(srq) => Memory::new(qp.node(), srq.pd(), qp.qpn()),
+            Supply::Shared(srq) => Memory::new(qp.node(), srq.pd(), qp.id()),
         }
     }
 

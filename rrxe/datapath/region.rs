@@ -26,7 +26,11 @@ use kernel::{
     },
 };
 use rrxe_proto::{
-    mw,
+    mw::{
+        self,
+        Bonds, //
+    },
+    rc::LocalFailed,
     Access,
     Key, //
 };
@@ -51,7 +55,7 @@ pub(crate) struct Mr {
     /// What the consumer and its peers call the first byte.
     iova: u64,
     memory: Memory,
-    bonds: Arc<Atomic<u32>>,
+    bonds: Arc<Windows>,
 }
 
 /// What stands behind a region.
@@ -67,11 +71,30 @@ pub(crate) enum Memory {
 }
 
 /// What keeps a region registered: a window that is bound to it.
-pub(super) struct Bond(Arc<Atomic<u32>>);
+pub(super) struct Bond(Arc<Windows>);
 
 impl Drop for Bond {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let _ = self.0.change(|bonds| Some(bonds.released()));
+    }
+}
+
+/// The windows that are bound to a region: [`Bonds`].
+struct Windows(Atomic<u32>);
+
+impl Windows {
+    /// Makes what `change` says of them, and tells whether it said something. Any context.
+    fn change(&self, change: impl Fn(Bonds) -> Option<Bonds>) -> bool {
+        let mut bonds = self.0.load(Relaxed);
+        loop {
+            let Some(changed) = change(Bonds::from_bits(bonds)) else {
+                return false;
+            };
+            match self.0.cmpxchg(bonds, changed.bits(), Relaxed) {
+                Ok(_) => return true,
+                Err(now) => bonds = now,
+            }
+        }
     }
 }
 
@@ -103,7 +126,7 @@ impl Mr {
             access,
             iova,
             memory,
-            bonds: Arc::new(Atomic::new(0), GFP_KERNEL)?,
+            bonds: Arc::new(Windows(Atomic::new(Bonds::NONE.bits())), GFP_KERNEL)?,
         })
     }
 
@@ -131,15 +154,25 @@ impl Mr {
         }
     }
 
-    /// Binds a window to it. Any context.
-    pub(super) fn bond(&self) -> Bond {
-        self.bonds.fetch_add(1, Relaxed);
-        Bond(self.bonds.clone())
+    /// Binds a window to it, unless it is [retired](Self::retire). Any context.
+    pub(super) fn bond(&self) -> Result<Bond, LocalFailed> {
+        match self.bonds.change(Bonds::bound) {
+            true => Ok(Bond(self.bonds.clone())),
+            false => Err(LocalFailed),
+        }
+    }
+
+    /// Has no window be bound to it any more. `EBUSY` if there are such.
+    pub(crate) fn retire(&self) -> Result {
+        match self.bonds.change(Bonds::retired) {
+            true => Ok(()),
+            false => Err(EBUSY),
+        }
     }
 
     /// How many windows are bound to it.
     pub(crate) fn windows(&self) -> u32 {
-        self.bonds.load(Relaxed)
+        Bonds::from_bits(self.bonds.0.load(Relaxed)).count()
     }
 
     /// Whether what is written to it is to outlive a loss of power.

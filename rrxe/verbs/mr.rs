@@ -177,10 +177,10 @@ impl rdma::MemoryRegion<Provider> for Registration {
         self.key().0
     }
 
-    fn is_in_use(&self) -> bool {
+    fn retire(&self) -> Result {
         match &self.region {
-            Region::Fixed(mr) => mr.windows() != 0,
-            Region::Fast(_) => false,
+            Region::Fixed(mr) => mr.retire(),
+            Region::Fast(_) => Ok(()),
         }
     }
 }

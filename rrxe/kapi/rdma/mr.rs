@@ -133,8 +133,9 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     /// The key to give to the peer.
     fn rkey(&self) -> u32;
 
-    /// Whether it has to stay because something else depends on it.
-    fn is_in_use(&self) -> bool;
+    /// Has nothing else depend on it any more: it is about to be deregistered. `EBUSY` if something
+    /// does already.
+    fn retire(&self) -> Result;
 
     /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
     fn describe(&self, details: &mut Details);
@@ -288,8 +289,8 @@ pub(super) unsafe extern "C" fn dereg<P: Provider>(
     _udata: *mut b::ib_udata,
 ) -> c_int {
     // SAFETY: The object is there until its destroy operation has succeeded.
-    if unsafe { Mr::<P>::from_raw(mr) }.is_in_use() {
-        return EBUSY.to_errno();
+    if let Err(error) = unsafe { Mr::<P>::from_raw(mr) }.retire() {
+        return error.to_errno();
     }
     // SAFETY: This is the destroy operation.
     unsafe { Mr::<P>::destroy(mr, P::Mr::deregister) };
