@@ -19,7 +19,7 @@ import ktap
 from capture import capture
 from counters import Watch
 from ktap import check, check_equal, patient
-from rdma import STATE, Fabric, RcAttr, RcQp, UcQp, pair
+from rdma import STATE, Fabric, RcAttr, RcQp, UcQp, ack_timeout, pair
 from roce import NAMES, OPCODES, RESPONSES, Bth, Path
 
 SETTINGS = pathlib.Path("/sys/kernel/debug/rrxe")
@@ -313,7 +313,7 @@ def forged(fabric, qpn):
 def flood_of_notifications(fabric, ends):
     """It slows a flow down, but does not stop it, nor does it end its retries."""
     with Settings(ends[0], **GENTLE), contextlib.ExitStack() as stack:
-        flow = Flow(stack, ends, timeout=12, retry_cnt=1, mtu=4096)
+        flow = Flow(stack, ends, timeout=ack_timeout(12), retry_cnt=1, mtu=4096)
         before = speed(flow, 0.5)
         at_a = Watch(ends[0])
         with flood(fabric, forged(fabric, flow.qa.qp.qp_num)):

@@ -21,7 +21,7 @@ import pyverbs.libibverbs_enums as e
 import workload
 from ktap import check, check_equal
 from pyverbs.mr import MR
-from rdma import ACCESS, ALL_ACCESS, STATUS, Device, Fabric, RcQp, Region, UcQp, pair, poll_for, refused
+from rdma import ACCESS, ALL_ACCESS, STATUS, Device, Fabric, RcQp, Region, UcQp, ack_timeout, pair, poll_for, refused
 
 PAGE = mmap.PAGESIZE
 PAGED = ALL_ACCESS | ACCESS.ON_DEMAND
@@ -87,7 +87,7 @@ def fail(poster, cq, status):
 
 def all_operations(a, b, kind, kinds, **options):
     """Every operation, with all memory of both sides paged on demand."""
-    with pair(a, b, kind=kind, timeout=15) as (qa, qb):
+    with pair(a, b, kind=kind, timeout=ack_timeout(15)) as (qa, qb):
         workload.exercise(qa, qb, kinds=kinds, **options)
 
 
@@ -107,7 +107,7 @@ def forking(a, b):
     thread = threading.Thread(target=fork)
     thread.start()
     try:
-        with pair(a, b, timeout=15) as (qa, qb):
+        with pair(a, b, timeout=ack_timeout(15)) as (qa, qb):
             workload.exercise(qa, qb)
     finally:
         stop.set()
