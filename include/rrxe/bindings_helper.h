@@ -9,6 +9,7 @@
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/crc32.h>
+#include <linux/cred.h>
 #include <linux/hmm.h>
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>

@@ -22,7 +22,7 @@ use kernel::{
     prelude::*,
     sync::{
         rcu,
-        Arc, //
+        ArcBorrow, //
     },
 };
 use rrxe_proto::{
@@ -114,13 +114,10 @@ fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
 
 /// Hands a datagram to all queue pairs that are attached to its group, a copy to each.
 fn spread(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
-    let deliver = |members: &[Arc<Qp>]| {
+    let deliver = |members: &mut dyn Iterator<Item = ArcBorrow<'_, Qp>>| {
         let is_datagram = matches!(arrival.headers().map(Headers::kind), Some(Kind::Ud(..)));
         if is_datagram && admit(node, &arrival) {
-            for (copy, qp) in members
-                .iter()
-                .filter_map(|qp| Some((arrival.duplicate()?, qp)))
-            {
+            for (copy, qp) in members.filter_map(|qp| Some((arrival.duplicate()?, qp))) {
                 qp.deliver_request(copy);
             }
         }

@@ -24,7 +24,6 @@ use crate::{
             Rights, //
         },
         rdma::{
-            Absence,
             Chunks,
             MissingPage, //
         },
@@ -385,12 +384,9 @@ impl From<Fault> for Denied {
     }
 }
 
-impl From<Absence> for Denied {
-    fn from(absence: Absence) -> Self {
-        match absence {
-            Absence::Missing(page) => Self::Missing(page),
-            Absence::Lost => Self::Access,
-        }
+impl From<MissingPage> for Denied {
+    fn from(page: MissingPage) -> Self {
+        Self::Missing(page)
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     paging::PageIn,
     qp::Qp,
     region::Mr,
+    rejoin::Rejoin,
     waiting::Allowance,
     wake::Wake,
     window::Window, //
@@ -172,6 +173,11 @@ impl Node {
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
         self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
+    }
+
+    /// Has `rejoin` run soon, by a thread.
+    pub(crate) fn rejoin_later(&self, rejoin: &Work<Rejoin>) {
+        self.rest.enqueue(rejoin);
     }
 
     /// Has `paging` run soon, by a thread that may wait for pages.

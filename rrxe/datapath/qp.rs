@@ -15,7 +15,8 @@ use super::{
     send::SendSide,
     station::Station,
     throttle::Throttle,
-    wake::Wake, //
+    wake::Wake,
+    want::Lost, //
 };
 use crate::kapi::{
     rdma::{
@@ -24,6 +25,7 @@ use crate::kapi::{
         QpObject, //
     },
     time::now,
+    user::User, //
 };
 use core::time::Duration;
 use kernel::{
@@ -57,6 +59,8 @@ pub(crate) struct Qp {
     qpn: Qpn,
     /// The protection domain.
     pd: PdId,
+    /// Whose process made it.
+    owner: User,
     node: Arc<Node>,
     events: QpEvents,
     /// Whether something went wrong that puts the queue pair in the error state.
@@ -75,7 +79,7 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    /// A queue pair in state RESET.
+    /// A queue pair in state RESET, of the user who calls. Process context, may sleep.
     pub(crate) fn new(
         qpn: Qpn,
         pd: PdId,
@@ -90,14 +94,14 @@ impl Qp {
         let send_paging = PageIn::new(
             node.clone(),
             qpn,
-            |qp| qp.send.take_missing(),
-            |qp| qp.send.run(qp),
+            |qp| qp.send.order(),
+            |qp, order, outcome| qp.send.settle(qp, order, outcome),
         );
         let receive_paging = PageIn::new(
             node.clone(),
             qpn,
-            |qp| qp.receive.take_missing(),
-            |qp| qp.receive.run(qp),
+            |qp| qp.receive.order(),
+            |qp, order, outcome| qp.receive.settle(qp, order, outcome),
         );
         let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
         let receive_rest = wake(|qp| qp.receive.run(qp));
@@ -105,6 +109,7 @@ impl Qp {
             pin_init!(Self {
                 qpn,
                 pd,
+                owner: User::current(),
                 node,
                 events,
                 failed: Atomic::new(false),
@@ -126,6 +131,11 @@ impl Qp {
     /// The protection domain.
     pub(super) fn pd(&self) -> PdId {
         self.pd
+    }
+
+    /// Whose process made it.
+    pub(super) fn owner(&self) -> User {
+        self.owner
     }
 
     /// As its consumer inside the kernel knows it.
@@ -242,6 +252,8 @@ impl Qp {
         self.failed.store(false, Release);
         self.stalled.store(false, Release);
         self.throttle.reset();
+        self.send.forget_pages();
+        self.receive.forget_pages();
     }
 
     /// Whether to raise an event when the first packet arrives.
@@ -271,14 +283,14 @@ impl Qp {
         self.send.wake_at(now().saturating_add(delay));
     }
 
-    /// Has a page come in that the send side waits for.
-    pub(super) fn page_in_for_send(&self, missing: Missing) {
-        self.send.page_in(self, missing);
+    /// Has a page come in that the send side waits for, unless it has waited for it in vain.
+    pub(super) fn page_in_for_send(&self, missing: Missing) -> Result<(), Lost> {
+        self.send.page_in(self, missing)
     }
 
-    /// Has a page come in that the receive side waits for.
-    pub(super) fn page_in_for_receive(&self, missing: Missing) {
-        self.receive.page_in(self, missing);
+    /// Has a page come in that the receive side waits for, unless it has waited for it in vain.
+    pub(super) fn page_in_for_receive(&self, missing: Missing) -> Result<(), Lost> {
+        self.receive.page_in(self, missing)
     }
 
     /// Has the receive side worked on at `deadline` at the latest.

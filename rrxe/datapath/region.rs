@@ -206,11 +206,12 @@ impl Mr {
     }
 
     /// Has a page come in that somebody who showed `key` did not find. Process context, sleeps.
-    pub(super) fn supply(&self, key: Key, page: MissingPage) {
-        if let Memory::Paged(umem) = &self.memory {
-            if self.key == key {
-                umem.supply(page);
-            }
+    ///
+    /// Fails if there is no such page. If this is another region nothing is done.
+    pub(super) fn supply(&self, key: Key, page: MissingPage) -> Result {
+        match &self.memory {
+            Memory::Paged(umem) if self.key == key => umem.supply(page),
+            _ => Ok(()),
         }
     }
 }

@@ -14,7 +14,6 @@ use super::{
         ReceiveMachine, //
     },
     memory::Memory,
-    paging::Missing,
     peer::Peer,
     qp::Qp,
     receive_queue::{
@@ -26,7 +25,8 @@ use super::{
         Progress,
         Side, //
     },
-    transmit, //
+    transmit,
+    want::Lost, //
 };
 use crate::{
     kapi::rdma::QpEvent,
@@ -253,9 +253,8 @@ impl ReceiveSide {
             Action::None | Action::Dropped(_) => None,
             Action::Execute(task) => match execute(qp, queue, &task, &arrival) {
                 Ok(outcome) => running.machine.commit(task, outcome),
-                Err(missing) => {
+                Err(Postponed) => {
                     self.postponed = Some(task);
-                    qp.page_in_for_receive(missing);
                     return Err(arrival);
                 }
             },
@@ -392,9 +391,8 @@ impl Running {
                     qp.wake_receive_in(UNSENT_DELAY);
                     return Progress::Idle;
                 }
-                Err(transmit::Failure::Missing(psn, missing)) => {
+                Err(transmit::Failure::Missing(psn)) => {
                     responder.unsent(&plan, psn, saved);
-                    qp.page_in_for_receive(missing);
                     return Progress::Idle;
                 }
             }
@@ -403,21 +401,27 @@ impl Running {
     }
 }
 
-/// Does to memory what `task` says, unless some of that is missing.
+/// Some memory is missing, and has been asked for.
+struct Postponed;
+
+/// Does to memory what `task` says, unless it has to wait for some of that.
 fn execute(
     qp: &Qp,
     queue: &ReceiveQueue,
     task: &Task,
     arrival: &Arrival,
-) -> Result<Result<Done, ExecError>, Missing> {
+) -> Result<Result<Done, ExecError>, Postponed> {
     let memory = match task.kind() {
         TaskKind::PlaceReceive { .. } | TaskKind::PlaceDatagram { .. } => queue.memory(qp),
         _ => qp.memory(),
     };
     let outcome = touch(qp, &memory, queue, task, arrival);
-    match memory.take_missing() {
-        Some(missing) => Err(missing),
-        None => Ok(outcome),
+    match memory
+        .take_missing()
+        .map(|page| qp.page_in_for_receive(page))
+    {
+        Some(Ok(())) => Err(Postponed),
+        Some(Err(Lost)) | None => Ok(outcome),
     }
 }
 

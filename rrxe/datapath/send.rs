@@ -232,9 +232,9 @@ impl Side for SendSide {
             }
         };
         if let Err(status) = placed {
-            if let Some(missing) = memory.take_missing() {
+            let missing = memory.take_missing();
+            if missing.is_some_and(|page| qp.page_in_for_send(page).is_ok()) {
                 self.postponed = Some(placement);
-                qp.page_in_for_send(missing);
                 return Err(arrival);
             }
             requester.fail(wqe, status);
@@ -399,9 +399,8 @@ impl Running {
                     self.machine.unsent(now, psn, ring);
                     return Progress::Idle;
                 }
-                Err(transmit::Failure::Missing(psn, missing)) => {
+                Err(transmit::Failure::Missing(psn)) => {
                     self.machine.unsent(now, psn, ring);
-                    qp.page_in_for_send(missing);
                     return Progress::Idle;
                 }
             }

@@ -10,7 +10,13 @@ use super::{
         PageIn, //
     },
     qp::Qp,
-    wake::Wake, //
+    wake::Wake,
+    want::{
+        Asked,
+        Lost,
+        Order,
+        Want, //
+    }, //
 };
 use crate::kapi::{
     net::{
@@ -19,10 +25,8 @@ use crate::kapi::{
     },
     sync::{
         irq,
-        new_spinlock_bh,
         BhGuard,
         Owned,
-        SpinLockBh,
         Turn, //
     },
     time::Timer,
@@ -106,7 +110,7 @@ pub(super) struct Station<S: Side> {
     rest: Work<Wake>,
     /// The page that the side waits for.
     #[pin]
-    missing: SpinLockBh<Option<Missing>>,
+    want: Want,
     /// Has it come in.
     #[pin]
     paging: Work<PageIn>,
@@ -116,7 +120,7 @@ impl<S: Side> Station<S> {
     const UNSET: u64 = u64::MAX;
 
     /// A station for `side`, to whose [`run_alarm`](Self::run_alarm), [`run`](Self::run), and
-    /// [`take_missing`](Self::take_missing) and `run`, the three lead.
+    /// [`order`](Self::order) and [`settle`](Self::settle), the three lead.
     pub(super) fn new(side: S, alarm: Wake, rest: Wake, paging: PageIn) -> impl PinInit<Self> {
         pin_init!(Self {
             side <- Owned::new(side),
@@ -124,7 +128,7 @@ impl<S: Side> Station<S> {
             alarm <- Timer::new(alarm),
             alarm_at: Atomic::new(Self::UNSET),
             rest <- new_work!(rest, "rrxe::Station::rest"),
-            missing <- new_spinlock_bh!(None, "rrxe::Station::missing"),
+            want <- Want::new(),
             paging <- new_work!(paging, "rrxe::Station::paging"),
         })
     }
@@ -161,6 +165,7 @@ impl<S: Side> Station<S> {
         let _bh = BhGuard::new();
         match self.side.try_enter() {
             Some(mut turn) if self.backlog.is_empty() => {
+                self.want.begin_turn();
                 let _ = self.hand_over(qp, &mut turn, arrival);
                 self.take_turns(qp, turn);
             }
@@ -200,8 +205,11 @@ impl<S: Side> Station<S> {
     /// work as fast as it is done.
     fn take_turns(&self, qp: &Qp, mut turn: Turn<'_, S>) {
         for _ in 0..TURNS {
+            self.want.begin_turn();
             let drained = self.drain_backlog(qp, &mut turn);
-            if drained.and(turn.work(qp, BUDGET)) == Progress::Busy {
+            let progress = drained.and(turn.work(qp, BUDGET));
+            self.want.end_turn();
+            if progress == Progress::Busy {
                 break;
             }
             match turn.leave() {
@@ -242,14 +250,28 @@ impl<S: Side> Station<S> {
         })
     }
 
-    /// Has a page come in, and the side worked on then.
-    pub(super) fn page_in(&self, qp: &Qp, missing: Missing) {
-        *self.missing.lock() = Some(missing);
-        qp.node().page_in_later(&self.paging);
+    /// Has a page come in, and the side worked on then. The side calls this in its turn, and has to
+    /// do without if it has waited in vain.
+    pub(super) fn page_in(&self, qp: &Qp, missing: Missing) -> Result<(), Lost> {
+        if self.want.ask(missing)? == Asked::Anew {
+            qp.node().page_in_later(&self.paging);
+        }
+        Ok(())
     }
 
     /// The page that is to come in.
-    pub(super) fn take_missing(&self) -> Option<Missing> {
-        self.missing.lock().take()
+    pub(super) fn order(&self) -> Option<Order> {
+        self.want.order()
+    }
+
+    /// Works on the side, since it is known how `order` went.
+    pub(super) fn settle(&self, qp: &Qp, order: Order, outcome: Result) {
+        self.want.settle(order, outcome);
+        self.run(qp);
+    }
+
+    /// Waits for no page any more.
+    pub(super) fn forget_pages(&self) {
+        self.want.forget();
     }
 }

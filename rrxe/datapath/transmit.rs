@@ -10,7 +10,8 @@ use super::{
     paging::Missing,
     patience::Patience,
     peer::Peer,
-    qp::Qp, //
+    qp::Qp,
+    want::Lost, //
 };
 use crate::{
     kapi::{
@@ -64,8 +65,8 @@ pub(super) enum Failure {
     Local(WcStatus),
     /// From this PSN on there was no room for them; there will be.
     Unsent(Psn),
-    /// From this PSN on they were not sent because data is missing; it can be made to come.
-    Missing(Psn, Missing),
+    /// From this PSN on they were not sent because data is missing; it has been asked for.
+    Missing(Psn),
 }
 
 /// Sends the packets of `plan`, whose data is `local`.
@@ -76,6 +77,7 @@ pub(super) fn request(
     local: LocalData<'_>,
 ) -> Result<(), Failure> {
     let memory = qp.memory();
+    let ask = |page| qp.page_in_for_send(page);
     let ecn = qp.node().congestion().data_ecn();
     for packet in plan.packets() {
         let spec = packet.header(peer.qpn(), Pkey::DEFAULT);
@@ -83,7 +85,7 @@ pub(super) fn request(
         send(qp, peer, ecn, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
-        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory, ask))?;
     }
     Ok(())
 }
@@ -99,6 +101,7 @@ pub(super) fn datagram(
     local: LocalData<'_>,
 ) -> Result<(), Failure> {
     let memory = qp.memory();
+    let ask = |page| qp.page_in_for_send(page);
     let guard = rcu::read_lock();
     let (to, handle) = addressee
         .and_then(|to| Some((to, qp.node().handles().get(to.handle, &guard)?)))
@@ -113,7 +116,7 @@ pub(super) fn datagram(
         send_by(qp.node(), &route, &headers, patience, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
-        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory, ask))?;
     }
     Ok(())
 }
@@ -145,6 +148,7 @@ fn append_local(
 /// Sends the packets of `plan`.
 pub(super) fn response(qp: &Qp, peer: &mut Peer, plan: &ResponsePlan) -> Result<(), Failure> {
     let memory = qp.memory();
+    let ask = |page| qp.page_in_for_receive(page);
     let ecn = match plan {
         ResponsePlan::Read(_) => qp.node().congestion().data_ecn(),
         _ => Ecn::NotCapable,
@@ -167,7 +171,7 @@ pub(super) fn response(qp: &Qp, peer: &mut Peer, plan: &ResponsePlan) -> Result<
             }
             _ => Ok(()),
         })
-        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory, ask))?;
     }
     Ok(())
 }
@@ -198,12 +202,18 @@ enum Obstacle {
 }
 
 impl Obstacle {
-    /// What that means for the packets of a plan from `psn` on, whose data is in `memory`.
-    fn at(self, psn: Psn, memory: &Memory<'_>) -> Failure {
+    /// What that means for the packets of a plan from `psn` on, whose data is in `memory`: what is
+    /// missing of that is asked for by `ask`.
+    fn at(
+        self,
+        psn: Psn,
+        memory: &Memory<'_>,
+        ask: impl FnOnce(Missing) -> Result<(), Lost>,
+    ) -> Failure {
         match self {
-            Self::Local(status) => match memory.take_missing() {
-                Some(missing) => Failure::Missing(psn, missing),
-                None => Failure::Local(status),
+            Self::Local(status) => match memory.take_missing().map(ask) {
+                Some(Ok(())) => Failure::Missing(psn),
+                Some(Err(Lost)) | None => Failure::Local(status),
             },
             Self::NoRoom => Failure::Unsent(psn),
         }

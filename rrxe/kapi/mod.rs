@@ -20,4 +20,5 @@ pub(crate) mod rdma;
 pub(crate) mod shmem;
 pub(crate) mod sync;
 pub(crate) mod time;
+pub(crate) mod user;
 pub(crate) mod work;

@@ -19,7 +19,8 @@ use crate::{
             port_mtu,
             Node, //
         },
-        region::PdId, //
+        region::PdId,
+        rejoin::Rejoin, //
     },
     kapi::{
         debugfs,
@@ -35,7 +36,11 @@ use crate::{
             PortLimits,
             StatDesc,
             Violations, //
-        }, //
+        },
+        work::{
+            new_work,
+            Work, //
+        },
     },
 };
 use kernel::{
@@ -77,6 +82,8 @@ pub(crate) struct Device {
     _attachment: Attachment,
     /// What debugfs shows of the device.
     _files: Pin<KBox<Scope<Arc<Node>>>>,
+    /// Joins multicast groups again.
+    rejoin: Pin<KBox<Work<Rejoin>>>,
     /// What the packet path knows of the device.
     node: Arc<Node>,
     /// Number of the next protection domain.
@@ -99,10 +106,13 @@ impl Device {
             node.congestion().publish(dir);
         });
         let files = KBox::pin_init(files, GFP_KERNEL)?;
+        let rejoin = new_work!(Rejoin::new(node.clone()), "rrxe::Device::rejoin");
+        let rejoin = KBox::pin_init(rejoin, GFP_KERNEL)?;
         Ok(Arc::new(
             Self {
                 _attachment: attachment,
                 _files: files,
+                rejoin,
                 node,
                 next_pd: Atomic::new(0),
                 next_srq: Atomic::new(1),
@@ -114,6 +124,11 @@ impl Device {
     /// What the packet path knows of the device.
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    /// Has the network device be a member again, soon, of the multicast groups that it may have lost.
+    pub(super) fn rejoin_groups(&self) {
+        self.node.rejoin_later(&self.rejoin);
     }
 
     /// Returns a number that no protection domain of the device has had before.

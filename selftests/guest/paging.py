@@ -202,6 +202,29 @@ def mapped_again(a, b):
             write(qa, qb, source, target, os.urandom(2 * PAGE), 300)
 
 
+def failed_together(a, b):
+    """Many that miss a page at once fail once each, and those that go away meanwhile leave nothing behind."""
+    source, target = Mapping(a, 32), Mapping(b, 32)
+
+    def crowd(stack):
+        pairs = [stack.enter_context(pair(a, b)) for _ in range(8)]
+        for qa, _ in pairs:
+            qa.write([source.sge()], target.at())
+            qa.read([source.sge()], target.at())
+        return pairs
+
+    for round_ in range(6):
+        memory, status = ((target, STATUS.REM_ACCESS_ERR), (source, STATUS.LOC_PROT_ERR))[round_ % 2]
+        memory.unmap(1)
+        with contextlib.ExitStack() as stack:
+            for qa, _ in crowd(stack)[round_:]:
+                check_equal(poll_for(qa.send_cq, 2)[0].status, status, "status of what meets the gap")
+        memory.map_again(1)
+        with contextlib.ExitStack() as stack:
+            for qa, _ in crowd(stack):
+                qa.sent(2)
+
+
 def read_only(a, b):
     """Memory that is mapped for reading only can be read, and not be written to."""
     source, target = Mapping(a, 1), Mapping(b, 1)
@@ -284,6 +307,10 @@ def main():
         alone = {"sizes": (0, 8, 100, 1000), "window": 1}
         suite.add("all operations of UC", all_operations, a, b, UcQp, SENDS, rxe_differs="has no UC paging", **alone)
         suite.add("a process that forks", forking, a, b, limit=120)
+        suite.add(
+            "memory that many miss at once", failed_together, a, b,
+            limit=120, rxe_differs="tries again until the peer gives up",
+        )
         for name, func, differs in TESTS:
             suite.add(name, func, a, b, rxe_differs=differs)
         suite.run()

@@ -5,7 +5,7 @@
 use super::{
     page_list::PageChunks,
     paged::{
-        Absence,
+        MissingPage,
         PagedChunks, //
     },
     umem::PinnedChunks, //
@@ -29,7 +29,7 @@ pub(crate) enum Chunks<'a, R = ReadOnly> {
 }
 
 impl<'a, R: Rights> Iterator for Chunks<'a, R> {
-    type Item = Result<Chunk<'a, R>, Absence>;
+    type Item = Result<Chunk<'a, R>, MissingPage>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {

@@ -109,7 +109,6 @@ pub(crate) use self::{
         SgList, //
     },
     paged::{
-        Absence,
         Demand,
         MissingPage,
         PagedUmem, //

@@ -14,6 +14,7 @@ use crate::kapi::{
     mem::{
         Chunk,
         ReadOnly,
+        ReadWrite,
         Rights, //
     },
     sync::grace_period,
@@ -77,20 +78,30 @@ unsafe impl Send for PagedUmem {}
 // SAFETY: The C object has a mutex, and the table is atomic.
 unsafe impl Sync for PagedUmem {}
 
-/// Why bytes cannot be had now.
-pub(crate) enum Absence {
-    /// A page has to be brought in.
-    Missing(MissingPage),
-    /// An attempt to bring it in has failed.
-    Lost,
-}
-
-/// A page that somebody waits for.
-#[derive(Clone, Copy)]
+/// A page that has to be brought in before bytes of it can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MissingPage {
     /// Of a byte of it, in the memory.
     offset: usize,
-    supply: fn(&PagedUmem, usize),
+    purpose: Purpose,
+}
+
+/// What a page is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Write,
+}
+
+impl Purpose {
+    /// What somebody with the rights `R` needs it for.
+    const fn of<R: Rights>() -> Self {
+        if R::WRITE {
+            Self::Write
+        } else {
+            Self::Read
+        }
+    }
 }
 
 /// What is done about pages that are not there.
@@ -230,20 +241,12 @@ impl PagedUmem {
         Ok(())
     }
 
-    /// Has a page come in that was found to be missing. Process context, sleeps.
-    ///
-    /// If that fails, whoever waits for it finds out when it looks again.
-    pub(crate) fn supply(&self, page: MissingPage) {
-        (page.supply)(self, page.offset);
-    }
-
-    fn supply_page<R: Rights>(&self, offset: usize) {
-        if self.page_in::<R>(offset, Demand::Fault).is_err() {
-            // SAFETY: Valid by the type invariant.
-            let _umem = unsafe { Locked::new(self.umem) };
-            if let Some(index) = self.index(offset) {
-                self.table.fail::<R>(index);
-            }
+    /// Has a page come in that was found to be missing. Process context, sleeps. Errors as
+    /// [`page_in`](Self::page_in).
+    pub(crate) fn supply(&self, page: MissingPage) -> Result {
+        match page.purpose {
+            Purpose::Read => self.page_in::<ReadOnly>(page.offset, Demand::Fault),
+            Purpose::Write => self.page_in::<ReadWrite>(page.offset, Demand::Fault),
         }
     }
 
@@ -323,7 +326,7 @@ pub(crate) struct PagedChunks<'a, R = ReadOnly> {
 }
 
 impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
-    type Item = Result<Chunk<'a, R>, Absence>;
+    type Item = Result<Chunk<'a, R>, MissingPage>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.offset >= self.end {
@@ -335,17 +338,16 @@ impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
         let len = (self.end - offset).min(b::PAGE_SIZE - skip);
         self.offset = offset.wrapping_add(len);
         Some(match self.memory.table.get::<R>(at / b::PAGE_SIZE) {
-            Entry::Present(page) => {
+            Some(page) => {
                 // SAFETY: The page is there, and writable if it has to be, until the RCU read section
                 // has ended that the guard stands for. User space maps it, so that there are no
                 // references to it.
                 Ok(unsafe { Chunk::from_raw_parts(page.add(skip), len) })
             }
-            Entry::Absent => Err(Absence::Missing(MissingPage {
+            None => Err(MissingPage {
                 offset,
-                supply: PagedUmem::supply_page::<R>,
-            })),
-            Entry::Failed => Err(Absence::Lost),
+                purpose: Purpose::of::<R>(),
+            }),
         })
     }
 }
@@ -359,22 +361,9 @@ impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
 /// that was taken away.
 struct Table(KVVec<Atomic<usize>>);
 
-/// What is known of a page.
-enum Entry {
-    /// It is here.
-    Present(NonNull<u8>),
-    /// It has to be brought in.
-    Absent,
-    /// An attempt to bring it in has failed.
-    Failed,
-}
-
 impl Table {
     const PRESENT: usize = 1 << 0;
     const WRITABLE: usize = 1 << 1;
-    /// It was asked for and could not be had; or not to be written to.
-    const NO_READ: usize = 1 << 2;
-    const NO_WRITE: usize = 1 << 3;
     const FLAGS: usize = b::PAGE_SIZE - 1;
 
     fn new(pages: usize) -> Result<Self> {
@@ -387,38 +376,27 @@ impl Table {
         Ok(Self(entries))
     }
 
-    /// Finds a page. Any context, under RCU.
-    fn get<R: Rights>(&self, index: usize) -> Entry {
-        let Some(entry) = self.0.get(index) else {
-            return Entry::Failed;
-        };
-        let value = entry.load(Acquire);
-        let (need, failure) = Self::asks::<R>();
-        if value & need == need {
-            let page = ptr::with_exposed_provenance_mut(value & !Self::FLAGS);
-            return NonNull::new(page).map_or(Entry::Failed, Entry::Present);
+    /// Finds a page, if it is there. Any context, under RCU.
+    fn get<R: Rights>(&self, index: usize) -> Option<NonNull<u8>> {
+        let value = self.0.get(index)?.load(Acquire);
+        if value & Self::asks::<R>() != Self::asks::<R>() {
+            return None;
         }
-        if value & failure != 0 {
-            // Told once: the next one tries again.
-            let _ = entry.cmpxchg(value, value & !failure, Relaxed);
-            return Entry::Failed;
-        }
-        Entry::Absent
+        NonNull::new(ptr::with_exposed_provenance_mut(value & !Self::FLAGS))
     }
 
     /// Whether a page is there.
     fn has<R: Rights>(&self, index: usize) -> bool {
-        let (need, _) = Self::asks::<R>();
         let value = self.0.get(index).map_or(0, |entry| entry.load(Relaxed));
-        value & need == need
+        value & Self::asks::<R>() == Self::asks::<R>()
     }
 
-    /// The flags that a user needs, and the one that tells that there is no hope.
-    const fn asks<R: Rights>() -> (usize, usize) {
+    /// The flags that a user needs.
+    const fn asks<R: Rights>() -> usize {
         if R::WRITE {
-            (Self::PRESENT | Self::WRITABLE, Self::NO_WRITE)
+            Self::PRESENT | Self::WRITABLE
         } else {
-            (Self::PRESENT, Self::NO_READ)
+            Self::PRESENT
         }
     }
 
@@ -427,13 +405,6 @@ impl Table {
         if let Some(entry) = self.0.get(index) {
             let writable = if writable { Self::WRITABLE } else { 0 };
             entry.store(page | Self::PRESENT | writable, Release);
-        }
-    }
-
-    /// Has whoever looks for the page next find that it cannot be had. The mutex is held.
-    fn fail<R: Rights>(&self, index: usize) {
-        if let Some(entry) = self.0.get(index) {
-            entry.store(entry.load(Relaxed) | Self::asks::<R>().1, Relaxed);
         }
     }
 

@@ -37,6 +37,7 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
+from dropper import Dropper
 from ktap import PATIENCE, check, patient
 
 LIB = pathlib.Path(__file__).resolve().parent
@@ -115,17 +116,28 @@ class End:
             capture_output=True, text=True, timeout=patient(timeout), check=True,
         ).stdout
 
-    def socket(self, *args):
-        """A socket that lives in the network namespace of this end."""
+    @contextlib.contextmanager
+    def inside(self):
+        """The network namespace of this end, for this thread."""
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
         there = os.open(f"/run/netns/{self.netns}", os.O_RDONLY)
         try:
             os.setns(there)
-            return socket.socket(*args)
+            yield
         finally:
             os.setns(home)
             os.close(there)
             os.close(home)
+
+    def socket(self, *args):
+        """A socket that lives in the network namespace of this end."""
+        with self.inside():
+            return socket.socket(*args)
+
+    def dropper(self):
+        """What loses packets that come to this end."""
+        with self.inside():
+            return Dropper(self.netdev)
 
 
 class Fabric:

@@ -1213,6 +1213,70 @@ fn read_responses_that_were_not_sent_are_offered_again() {
 }
 
 #[test]
+fn a_part_in_between_goes_before_what_is_in_turn() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 6 * MTU), 0);
+    assert!(rig.side.poll_transmit(3, &mut rig.saved).is_some());
+    rig.get(1, read(VA + u64::from(MTU), MTU), 0);
+    assert_eq!(
+        rig.said(),
+        [
+            Said::Read(1, Only, MTU),
+            Said::Read(3, Middle, MTU),
+            Said::Read(4, Middle, MTU),
+            Said::Read(5, Last, MTU),
+        ]
+    );
+}
+
+#[test]
+fn a_part_in_between_goes_out_to_its_end_whatever_was_not_sent() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 6 * MTU), 0);
+    rig.said();
+    rig.get(0, read(VA, 5 * MTU), 0);
+    let plan = rig.side.poll_transmit(3, &mut rig.saved).unwrap();
+    rig.side
+        .unsent(&plan, plan.psn().wrapping_add(1), &mut rig.saved);
+    assert_eq!(
+        rig.said(),
+        [
+            Said::Read(1, Middle, MTU),
+            Said::Read(2, Middle, MTU),
+            Said::Read(3, Middle, MTU),
+            Said::Read(4, Last, MTU),
+        ]
+    );
+}
+
+#[test]
+fn no_part_in_between_follows_a_refusal() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 3 * MTU), 0);
+    rig.said();
+    rig.get(0, read(VA, MTU), 0);
+    rig.get(1, read(VA + u64::from(MTU), MTU), 0);
+    let Some(ResponsePlan::Read(part)) = rig.side.poll_transmit(3, &mut rig.saved) else {
+        panic!("it was not answered");
+    };
+    rig.side.fail_read(&part, &mut rig.saved);
+    assert_eq!(rig.said(), [Said::Nak(0, NakCode::RemoteAccess)]);
+}
+
+#[test]
+fn attributes_that_change_count_from_then_on() {
+    let mut rig = Rig::new();
+    rig.get(0, write(Only, 1), 1);
+    assert_eq!(rig.said(), [Said::Ack(0)]);
+    rig.side.set_config(ReceiveConfig {
+        access: Access::REMOTE_READ,
+        ..config()
+    });
+    rig.get(1, write(Only, 1), 1);
+    rig.assert_invalid(1);
+}
+
+#[test]
 fn response_headers_have_the_opcodes_of_their_positions() {
     let mut rig = Rig::new();
     rig.get(0, read(VA, 600), 0);

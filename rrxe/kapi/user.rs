@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Users.
+
+use super::bindings as b;
+
+/// A user of the host, whatever a user namespace calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct User(u32);
+
+impl User {
+    /// The user whose process calls: by the real user ID. Process context.
+    pub(crate) fn current() -> Self {
+        // SAFETY: May be called in process context.
+        Self(unsafe { b::helpers::current_uid() })
+    }
+}
