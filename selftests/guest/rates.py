@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from congestion_control import GENTLE, Flow, Settings, marking, speed, speeds
 from counters import Watch
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from rdma import Fabric, RcQp, UcQp, ack_timeout
 from roce import CNP, Bth, Path
 
@@ -82,7 +82,7 @@ def shared_port(fabric, ends):
 
 def recovers(flow, wanted):
     """The flow gets as fast again as it should be."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patient(5)
     while (found := speed(flow, 0.2)) < wanted:
         check(time.monotonic() < deadline, f"{found:.0f} Mbit/s, {wanted:.0f} are due")
 
