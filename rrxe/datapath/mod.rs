@@ -16,8 +16,10 @@
 //! [`Owned`](crate::kapi::sync::Owned) value, so a context that finds it busy leaves its packet on
 //! the side's backlog and goes on.
 
+mod allowance;
 mod arrival;
 pub(crate) mod attachment;
+mod backlog;
 pub(crate) mod congestion;
 pub(crate) mod counters;
 pub(crate) mod cq;
@@ -29,6 +31,7 @@ pub(crate) mod ingress;
 mod local;
 pub(crate) mod machine;
 mod memory;
+pub(crate) mod moderation;
 pub(crate) mod node;
 mod paging;
 pub(crate) mod patience;
@@ -43,6 +46,7 @@ mod setting;
 mod shares;
 pub(crate) mod srq;
 mod station;
+mod tally;
 mod throttle;
 mod transmit;
 mod waiting;

@@ -4,7 +4,11 @@
 //!
 //! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
-use super::grace_period;
+use super::{
+    grace_period,
+    SlowBurial,
+    Undertaker, //
+};
 use crate::kapi::{
     bindings as b,
     gfp, //
@@ -281,6 +285,14 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         self.erase(id, |entry| burial.bury(entry));
     }
 
+    /// Removes the object with number `id`, and has `undertaker` drop it when no look-up can see it. Any
+    /// context; does not wait.
+    ///
+    /// A number that is reserved has no object and stays reserved.
+    pub(crate) fn hand_over(&self, id: u32, undertaker: &Undertaker, burial: SlowBurial<T>) {
+        self.erase(id, |entry| undertaker.bury(burial, entry));
+    }
+
     /// Takes the object with number `id` off the table, and gives `take` the pointer of its `Arc`, which
     /// belongs to it from now on. Look-ups may still use it until a grace period has passed. `take` is
     /// called with the table locked.
@@ -295,6 +307,12 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
             unsafe { b::__xa_erase(xa, index(id)) };
             Some(take(entry))
         })
+    }
+
+    /// Waits until no look-up goes on that has begun already. Process context; sleeps, for an expedited
+    /// RCU grace period, and must not be called in an RCU read section.
+    pub(crate) fn wait_for_lookups(&self) {
+        grace_period();
     }
 
     /// The object with the smallest number not below `from`, and its number.

@@ -333,6 +333,11 @@ class Completion(typing.NamedTuple):
     qp_num: int
     src_qp: int
     invalidated: int = None
+    vendor_err: int = 0
+    pkey_index: int = 0
+    slid: int = 0
+    sl: int = 0
+    path_bits: int = 0
 
     @classmethod
     def of(cls, wc):
@@ -340,8 +345,10 @@ class Completion(typing.NamedTuple):
         opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
         imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
         invalidated = wc.imm_data if wc.wc_flags & WITH_INV else None
+        source = wc.pkey_index, wc.slid, wc.sl, wc.dlid_path_bits
+        numbers = wc.qp_num, wc.src_qp
         return cls(
-            wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp, invalidated
+            wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, *numbers, invalidated, wc.vendor_err, *source
         )
 
 
@@ -420,11 +427,11 @@ class RcQp:
     RTR = ATTR.MAX_DEST_RD_ATOMIC | ATTR.MIN_RNR_TIMER
     RTS = ATTR.TIMEOUT | ATTR.RETRY_CNT | ATTR.RNR_RETRY | ATTR.MAX_QP_RD_ATOMIC
 
-    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None), srq=None):
+    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None), vector=0, srq=None):
         self.device, self.attr = device, attr
         self.psn = random.getrandbits(24) if psn is None else psn
-        self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0])
-        self.recv_cq = CQ(device.ctx, attr.recv_wr + 16, channel=channels[1])
+        self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0], comp_vector=vector)
+        self.recv_cq = CQ(device.ctx, attr.recv_wr + 16, channel=channels[1], comp_vector=vector)
         cap = QPCap(
             max_send_wr=attr.send_wr,
             max_recv_wr=attr.recv_wr,

@@ -108,6 +108,11 @@ impl Kept {
         Some(first.place.into())
     }
 
+    /// Packets that wait.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
     fn waiting(&self) -> &[Entry] {
         self.entries.get(..self.len).unwrap_or_default()
     }

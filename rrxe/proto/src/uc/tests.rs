@@ -153,6 +153,16 @@ fn a_plan_tells_where_in_its_message_it_begins() {
 }
 
 #[test]
+fn what_was_handed_over_after_one_that_fails_is_flushed() {
+    let mut rig = Sending::new();
+    let bad = rig.post(WRITE, 1);
+    rig.post(WRITE, 1);
+    assert_eq!(rig.send().len(), 2);
+    rig.side.fail(bad, WcStatus::LocalProtection);
+    assert_eq!(rig.statuses(), [WcStatus::LocalProtection, FLUSHED]);
+}
+
+#[test]
 fn a_local_operation_is_done_in_its_turn() {
     let mut rig = Sending::new();
     rig.post(WRITE, 1);
