@@ -12,5 +12,6 @@
 #include <rrxe/helpers/mem.h>
 #include <rrxe/helpers/net.h>
 #include <rrxe/helpers/percpu.h>
+#include <rrxe/helpers/process.h>
 #include <rrxe/helpers/rdma.h>
 #include <rrxe/helpers/sync.h>

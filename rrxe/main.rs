@@ -16,6 +16,12 @@ module! {
     description: "Soft RDMA over Converged Ethernet v2 (RoCEv2) provider",
     license: "GPL",
     alias: ["rdma-link-rrxe"],
+    params: {
+        rxe_link_type: u8 {
+            default: 0,
+            description: "1: drop-in mode, devices are made for the link type rxe as well",
+        },
+    },
 }
 
 /// The module. Fields are dropped in order: no new devices, then none at all, then no packets come
@@ -31,6 +37,8 @@ struct Rrxe {
 
 impl kernel::Module for Rrxe {
     fn init(module: &'static ThisModule) -> Result<Self> {
+        let links = verbs::link_types(*module_parameters::rxe_link_type.value())
+            .inspect_err(|_| pr_err!("rxe_link_type is 0 or 1\n"))?;
         let alone = KBox::try_pin_init(
             kapi::module::Exclusion::new(verbs::RIVAL, module),
             GFP_KERNEL,
@@ -40,7 +48,7 @@ impl kernel::Module for Rrxe {
         let netdevs = KBox::try_pin_init(kapi::net::Notifier::new(verbs::NetdevWatch), GFP_KERNEL)?;
         let namespaces = KBox::try_pin_init(kapi::net::Registration::new(), GFP_KERNEL)?;
         Ok(Self {
-            _link: kapi::rdma::LinkRegistration::new::<verbs::Provider>()?,
+            _link: kapi::rdma::LinkRegistration::new(links)?,
             _namespaces: namespaces,
             _netdevs: netdevs,
             _alone: alone,

@@ -83,6 +83,14 @@ unpack_tests() {
 	python3 -m compileall -q -s "$root" "$tests" "$root/usr/lib/python3/dist-packages/pyverbs"
 }
 
+# The kernel's own tests of rdma_rxe, and what they share with others.
+add_kernel_selftests() {
+	local source
+	source=$(KERNEL='' kernel_work)/source/tools/testing/selftests
+	mkdir -p "$root/usr/libexec/kselftests"
+	cp -a "$source"/{rdma,kselftest} "$root/usr/libexec/kselftests/"
+}
+
 # A kernel of our own may lack some of the modules; who needs one of them will notice.
 show_dependencies() { modprobe -S "$release" --show-depends -a "$@" || [[ -n $KERNEL ]]; }
 
@@ -131,6 +139,7 @@ make_root
 add_files
 trim_python
 unpack_tests
+add_kernel_selftests
 add_libraries
 add_busybox
 add_modules

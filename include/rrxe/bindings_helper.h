@@ -9,6 +9,7 @@
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/crc32.h>
+#include <linux/cred.h>
 #include <linux/hmm.h>
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
@@ -29,6 +30,7 @@
 #include <net/addrconf.h>
 #include <net/ip.h>
 #include <net/ip6_route.h>
+#include <net/netlink.h>
 #include <net/netns/generic.h>
 #include <net/route.h>
 #include <net/udp_tunnel.h>
@@ -42,11 +44,15 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/rdma_user_rxe.h>
+#include <rdma/restrack.h>
 #include <rdma/uverbs_ioctl.h>
 
 /* Macros that bindgen cannot evaluate (casts, function-like macros). */
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_KERNEL = GFP_KERNEL;
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_ATOMIC = GFP_ATOMIC;
+/* For what a process may ask for as much of as it likes: zeroed, charged, refused in silence. */
+const gfp_t RUST_CONST_HELPER_RRXE_GFP_USER_CHOICE = GFP_KERNEL_ACCOUNT | __GFP_ZERO |
+						     __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
 const size_t RUST_CONST_HELPER_RRXE_KMALLOC_MINALIGN = ARCH_KMALLOC_MINALIGN;
 
 #endif

@@ -4,10 +4,14 @@
 //!
 //! # Locking
 //!
-//! Groups change under a mutex, which is taken before the RTNL lock. They are looked up under RCU: what
-//! is found there does not change, a change puts another one in its place.
+//! Groups change under a mutex, which is taken before the RTNL lock. They, and their members, are looked
+//! up under RCU. To take something away needs no memory: a group that has lost its last member may stay
+//! without one, next to others whose addresses have the same hash.
 
-use super::qp::Qp;
+use super::{
+    qp::Qp,
+    shares::Shares, //
+};
 use crate::kapi::{
     net::{
         Membership,
@@ -23,6 +27,8 @@ use kernel::{
     sync::{
         rcu,
         Arc,
+        ArcBorrow,
+        LockedBy,
         Mutex, //
     },
 };
@@ -33,6 +39,9 @@ pub(crate) const MAX_GROUPS: u32 = 8192;
 /// Queue pairs of a group. Each gets a copy of each packet, in the softirq that the packet came in by.
 pub(crate) const MAX_MEMBERS: u32 = 64;
 
+/// How often a user's queue pairs may be attached, so that nobody takes all the groups.
+const SHARE: u32 = 1024;
+
 /// The multicast groups of a device.
 #[pin_data]
 pub(crate) struct Groups {
@@ -40,19 +49,30 @@ pub(crate) struct Groups {
     #[pin]
     slots: RcuTable<Slot>,
     hash: Hash,
-    /// How many groups there are. Held for as long as they change.
+    /// Held for as long as groups change.
     #[pin]
-    count: Mutex<u32>,
+    census: Mutex<Census>,
 }
 
-/// Groups whose addresses have the same hash, at least one.
-struct Slot(KVec<Group>);
+/// How many there are.
+struct Census {
+    /// Groups with members.
+    groups: u32,
+    /// Attachments of each user.
+    shares: Shares,
+}
 
-/// A group with its members, at least one.
+/// Groups whose addresses have the same hash. At least one of them has members.
+struct Slot(KVec<Arc<Group>>);
+
+/// A group.
+#[pin_data]
 struct Group {
     address: Ipv6Addr,
-    members: KVec<Arc<Qp>>,
-    membership: Arc<Membership>,
+    #[pin]
+    members: RcuTable<Qp>,
+    /// That of the network device, while there are members.
+    membership: LockedBy<Option<Membership>, Census>,
 }
 
 impl Groups {
@@ -61,7 +81,10 @@ impl Groups {
         pin_init!(Self {
             slots <- RcuTable::new(0),
             hash: Hash::new(),
-            count <- new_mutex!(0),
+            census <- new_mutex!(Census {
+                groups: 0,
+                shares: Shares::new(SHARE),
+            }),
         })
     }
 
@@ -70,34 +93,28 @@ impl Groups {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if it is attached already, `ENOSPC` if there are too many groups or members, `ENOMEM`,
-    /// and those of [`Membership::join`].
+    /// `EEXIST` if it is attached already, `ENOSPC` if there are too many groups, members, or attachments
+    /// of its user, `ENOMEM`, and those of [`Membership::join`].
     pub(crate) fn attach(&self, netdev: &NetDevice, address: Ipv6Addr, qp: &Arc<Qp>) -> Result {
-        let mut count = self.count.lock();
+        let mut census = self.census.lock();
         let number = self.hash.of(address);
-        let old = self.slot(number);
-        let mut groups = old.as_deref().map_or(Ok(KVec::new()), Slot::copy)?;
-        match groups.iter_mut().find(|group| group.address == address) {
-            Some(group) => group.add(qp)?,
-            None if *count >= MAX_GROUPS => return Err(ENOSPC),
-            None => {
-                let mut group = Group {
-                    address,
-                    members: KVec::new(),
-                    membership: Arc::new(Membership::join(netdev, address)?, GFP_KERNEL)?,
-                };
-                group.add(qp)?;
-                groups.push(group, GFP_KERNEL)?;
-            }
+        let slot = self.slot(number);
+        if let Some(group) = slot.as_deref().and_then(|slot| slot.find(address)) {
+            return group.attach(netdev, qp, &mut census);
         }
-        let grown = groups.len() > old.as_deref().map_or(0, |slot| slot.0.len());
+        let group = Group::new(address, &self.census)?;
+        let mut groups = match &slot {
+            Some(slot) => slot.with_members(&census)?,
+            None => KVec::new(),
+        };
+        groups.push(group.clone(), GFP_KERNEL)?;
         let new = Arc::new(Slot(groups), GFP_KERNEL)?;
-        match old {
-            Some(_) => drop(self.slots.replace(number, new)?),
-            None => self.slots.insert_at(number, new, GFP_KERNEL)?,
-        }
-        *count = count.saturating_add(grown.into());
-        Ok(())
+        group.attach(netdev, qp, &mut census)?;
+        let published = match slot {
+            Some(_) => self.slots.replace(number, new).map(drop),
+            None => self.slots.insert_at(number, new, GFP_KERNEL),
+        };
+        published.or_else(|error| group.detach(qp, &mut census).and(Err(error)))
     }
 
     /// Detaches `qp` from the group `address`; with the last queue pair the network device leaves it.
@@ -105,27 +122,31 @@ impl Groups {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if it is not attached, `ENOMEM`.
+    /// `EINVAL` if it is not attached.
     pub(crate) fn detach(&self, address: Ipv6Addr, qp: &Arc<Qp>) -> Result {
-        let mut count = self.count.lock();
+        let mut census = self.census.lock();
         let number = self.hash.of(address);
-        let old = self.slot(number).ok_or(EINVAL)?;
-        let mut groups = old.copy()?;
-        let at = groups.iter().position(|group| group.address == address);
-        let group = at.and_then(|at| groups.get_mut(at)).ok_or(EINVAL)?;
-        group.remove(qp)?;
-        if group.members.is_empty() {
-            groups.retain(|group| group.address != address);
-        }
-        let shrunk = groups.len() < old.0.len();
-        if groups.is_empty() {
+        let slot = self.slot(number).ok_or(EINVAL)?;
+        slot.find(address).ok_or(EINVAL)?.detach(qp, &mut census)?;
+        if slot.0.iter().all(|group| !group.has_members(&census)) {
             self.slots.remove(number);
-        } else {
-            let new = Arc::new(Slot(groups), GFP_KERNEL)?;
-            self.slots.replace(number, new)?;
         }
-        *count = count.saturating_sub(shrunk.into());
         Ok(())
+    }
+
+    /// Has `netdev` be a member again of all groups that it has lost, as it may have with its
+    /// configuration of IP. Process context, may sleep.
+    ///
+    /// What fails is tried again the next time.
+    pub(super) fn renew(&self, netdev: &NetDevice) {
+        let mut census = self.census.lock();
+        self.slots.for_each(|slot| {
+            for group in &slot.0 {
+                if let Some(membership) = group.membership.access_mut(&mut census) {
+                    let _ = membership.renew(netdev);
+                }
+            }
+        });
     }
 
     /// Shows `visit` the queue pairs of the group `address`, if there are any. Any context.
@@ -133,11 +154,11 @@ impl Groups {
         &self,
         address: Ipv6Addr,
         guard: &rcu::Guard,
-        visit: impl FnOnce(&[Arc<Qp>]) -> R,
+        visit: impl FnOnce(&mut dyn Iterator<Item = ArcBorrow<'_, Qp>>) -> R,
     ) -> Option<R> {
         let slot = self.slots.get(self.hash.of(address), guard)?;
-        let group = slot.0.iter().find(|group| group.address == address)?;
-        Some(visit(&group.members))
+        let mut members = slot.find(address)?.members.iter(guard).map(|(_, qp)| qp);
+        Some(visit(&mut members))
     }
 
     fn slot(&self, number: u32) -> Option<Arc<Slot>> {
@@ -147,44 +168,81 @@ impl Groups {
 }
 
 impl Slot {
-    /// The same groups, to be changed.
-    fn copy(&self) -> Result<KVec<Group>> {
+    fn find(&self, address: Ipv6Addr) -> Option<&Arc<Group>> {
+        self.0.iter().find(|group| group.address == address)
+    }
+
+    /// Those of the groups that have members, and room for one more.
+    fn with_members(&self, census: &Census) -> Result<KVec<Arc<Group>>> {
         let mut groups = KVec::with_capacity(self.0.len().saturating_add(1), GFP_KERNEL)?;
-        for group in &self.0 {
-            let mut members =
-                KVec::with_capacity(group.members.len().saturating_add(1), GFP_KERNEL)?;
-            for member in &group.members {
-                members.push(member.clone(), GFP_KERNEL)?;
-            }
-            let group = Group {
-                address: group.address,
-                members,
-                membership: group.membership.clone(),
-            };
-            groups.push(group, GFP_KERNEL)?;
+        for group in self.0.iter().filter(|group| group.has_members(census)) {
+            groups.push(group.clone(), GFP_KERNEL)?;
         }
         Ok(groups)
     }
 }
 
 impl Group {
-    fn add(&mut self, qp: &Arc<Qp>) -> Result {
-        if self.members.iter().any(|member| Arc::ptr_eq(member, qp)) {
-            return Err(EEXIST);
-        }
-        if self.members.len() >= MAX_MEMBERS as usize {
-            return Err(ENOSPC);
-        }
-        Ok(self.members.push(qp.clone(), GFP_KERNEL)?)
+    /// A group without members.
+    fn new(address: Ipv6Addr, census: &Mutex<Census>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                address,
+                members <- RcuTable::new(0),
+                membership: LockedBy::new(census, None),
+            }),
+            GFP_KERNEL,
+        )
     }
 
-    fn remove(&mut self, qp: &Arc<Qp>) -> Result {
-        let before = self.members.len();
-        self.members.retain(|member| !Arc::ptr_eq(member, qp));
-        if self.members.len() == before {
-            return Err(EINVAL);
+    fn has_members(&self, census: &Census) -> bool {
+        self.membership.access(census).is_some()
+    }
+
+    fn attach(&self, netdev: &NetDevice, qp: &Arc<Qp>, census: &mut Census) -> Result {
+        if self.place_of(qp).is_some() {
+            return Err(EEXIST);
+        }
+        let joined = match self.has_members(census) {
+            true => None,
+            false if census.groups >= MAX_GROUPS => return Err(ENOSPC),
+            false => Some(Membership::join(netdev, self.address)?),
+        };
+        let place = self
+            .members
+            .reserve(0..=MAX_MEMBERS.saturating_sub(1), GFP_KERNEL)
+            .map_err(|error| if error == EBUSY { ENOSPC } else { error })?;
+        census.shares.take(qp.owner())?;
+        if let Err(error) = place.publish(qp.clone()) {
+            census.shares.give_back(qp.owner());
+            return Err(error);
+        }
+        if joined.is_some() {
+            census.groups = census.groups.saturating_add(1);
+            *self.membership.access_mut(census) = joined;
         }
         Ok(())
+    }
+
+    /// Errors as for [`Groups::detach`].
+    fn detach(&self, qp: &Arc<Qp>, census: &mut Census) -> Result {
+        let place = self.place_of(qp).ok_or(EINVAL)?;
+        self.members.remove(place);
+        census.shares.give_back(qp.owner());
+        if self.members.first_from(0).is_none() {
+            census.groups = census.groups.saturating_sub(1);
+            *self.membership.access_mut(census) = None;
+        }
+        Ok(())
+    }
+
+    /// Where `qp` is among the members.
+    fn place_of(&self, qp: &Arc<Qp>) -> Option<u32> {
+        let guard = rcu::read_lock();
+        let mut members = self.members.iter(&guard);
+        members
+            .find(|(_, member)| core::ptr::eq(&raw const **member, Arc::as_ptr(qp)))
+            .map(|(place, _)| place)
     }
 }
 

@@ -22,7 +22,7 @@ use kernel::{
     prelude::*,
     sync::{
         rcu,
-        Arc, //
+        ArcBorrow, //
     },
 };
 use rrxe_proto::{
@@ -98,6 +98,7 @@ fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
     if !admit(node, &arrival) {
         return;
     }
+    qp.count_arrival(arrival.packet().len());
     match arrival.headers().map(|headers| headers.kind()) {
         Some(Kind::Ud(..)) if arrival.group().is_some() => {
             node.counters().count(Counter::NoQueuePair);
@@ -114,13 +115,10 @@ fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
 
 /// Hands a datagram to all queue pairs that are attached to its group, a copy to each.
 fn spread(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
-    let deliver = |members: &[Arc<Qp>]| {
+    let deliver = |members: &mut dyn Iterator<Item = ArcBorrow<'_, Qp>>| {
         let is_datagram = matches!(arrival.headers().map(Headers::kind), Some(Kind::Ud(..)));
         if is_datagram && admit(node, &arrival) {
-            for (copy, qp) in members
-                .iter()
-                .filter_map(|qp| Some((arrival.duplicate()?, qp)))
-            {
+            for (copy, qp) in members.filter_map(|qp| Some((arrival.duplicate()?, qp))) {
                 qp.deliver_request(copy);
             }
         }

@@ -24,7 +24,6 @@ use crate::{
             Rights, //
         },
         rdma::{
-            Absence,
             Chunks,
             MissingPage, //
         },
@@ -42,7 +41,10 @@ use kernel::{
 };
 use rrxe_proto::{
     access::Access,
-    mw::Place,
+    mw::{
+        Place,
+        QpId, //
+    },
     rc::{
         AtomicOp,
         Binding,
@@ -53,8 +55,7 @@ use rrxe_proto::{
     },
     status::WcStatus,
     wire::Selectivity,
-    Key,
-    Qpn, //
+    Key, //
 };
 
 /// The memory that a queue pair may touch, for a moment: a region that is deregistered meanwhile
@@ -62,19 +63,19 @@ use rrxe_proto::{
 pub(super) struct Memory<'a> {
     node: &'a Node,
     pd: PdId,
-    qpn: Qpn,
+    qp: QpId,
     guard: rcu::Guard,
     /// The page for want of which something was denied.
     missing: Cell<Option<Missing>>,
 }
 
 impl<'a> Memory<'a> {
-    /// The memory of the queue pair `qpn`, which is of the protection domain `pd` of `node`.
-    pub(super) fn new(node: &'a Node, pd: PdId, qpn: Qpn) -> Self {
+    /// The memory of the queue pair `qp`, which is of the protection domain `pd` of `node`.
+    pub(super) fn new(node: &'a Node, pd: PdId, qp: QpId) -> Self {
         Self {
             node,
             pd,
-            qpn,
+            qp,
             guard: rcu::read_lock(),
             missing: Cell::new(None),
         }
@@ -265,7 +266,7 @@ impl<'a> Memory<'a> {
             return Ok(mr.admit(key, self.pd, access)?);
         }
         self.window(key)
-            .filter(|window| window.admits(key, (self.qpn, self.pd), access))
+            .filter(|window| window.admits(key, (self.qp, self.pd), access))
             .map(drop)
             .ok_or(Denied::Access)
     }
@@ -280,10 +281,30 @@ impl<'a> Memory<'a> {
         len: u32,
         use_range: impl FnOnce(Chunks<'_, R>) -> Result<(), Denied>,
     ) -> Result<(), Denied> {
-        let Some((mr, place, access)) = self.find(key, access, va, len) else {
-            let region = self.fast_region(key).ok_or(Denied::Access)?;
-            return region.with_range(key, self.pd, access, va, len, use_range);
-        };
+        if let Some(mr) = self.region(key) {
+            return self.with_range_of(&mr, Place { region: key, va }, access, len, use_range);
+        }
+        if let Some(window) = self.window(key) {
+            let by = (self.qp, self.pd);
+            return window.with_place(key, by, access, va, len, |place| {
+                let mr = self.region(place.region).ok_or(Denied::Access)?;
+                // What a window shows it has been given.
+                self.with_range_of(&mr, place, Access::NONE, len, use_range)
+            });
+        }
+        let region = self.fast_region(key).ok_or(Denied::Access)?;
+        region.with_range(key, self.pd, access, va, len, use_range)
+    }
+
+    /// Has the `len` bytes at `place`, which is in `mr`, used if that gives `access` to them.
+    fn with_range_of<R: Rights>(
+        &self,
+        mr: &Mr,
+        place: Place,
+        access: Access,
+        len: u32,
+        use_range: impl FnOnce(Chunks<'_, R>) -> Result<(), Denied>,
+    ) -> Result<(), Denied> {
         let Place { region, va } = place;
         let range = mr.range(region, self.pd, access, va, len, &self.guard)?;
         self.note(region, use_range(range))?;
@@ -294,24 +315,6 @@ impl<'a> Memory<'a> {
             write_back(range.flatten());
         }
         Ok(())
-    }
-
-    /// The region that `key` stands for or leads to, where the `len` bytes at `va` are in it, and what
-    /// is left to be checked of `access`: what a window shows it has been given.
-    fn find(
-        &self,
-        key: Key,
-        access: Access,
-        va: u64,
-        len: u32,
-    ) -> Option<(ArcBorrow<'_, Mr>, Place, Access)> {
-        if let Some(mr) = self.region(key) {
-            return Some((mr, Place { region: key, va }, access));
-        }
-        let place = self
-            .window(key)?
-            .place(key, (self.qpn, self.pd), access, va, len)?;
-        Some((self.region(place.region)?, place, Access::NONE))
     }
 
     /// Takes note of a page of the region `key` that is missing.
@@ -330,7 +333,7 @@ impl<'a> Memory<'a> {
         self.window(binding.window).ok_or(LocalFailed)?.bind(
             binding,
             region.as_deref(),
-            self.qpn,
+            self.qp,
             self.pd,
         )
     }
@@ -349,7 +352,7 @@ impl<'a> Memory<'a> {
         }
         self.window(key)
             .ok_or(LocalFailed)?
-            .invalidate(key, self.qpn, self.pd)
+            .invalidate(key, self.qp, self.pd)
     }
 
     /// The region with the index of `key`.
@@ -385,12 +388,9 @@ impl From<Fault> for Denied {
     }
 }
 
-impl From<Absence> for Denied {
-    fn from(absence: Absence) -> Self {
-        match absence {
-            Absence::Missing(page) => Self::Missing(page),
-            Absence::Lost => Self::Access,
-        }
+impl From<MissingPage> for Denied {
+    fn from(page: MissingPage) -> Self {
+        Self::Missing(page)
     }
 }
 

@@ -16,8 +16,10 @@
 //! [`Owned`](crate::kapi::sync::Owned) value, so a context that finds it busy leaves its packet on
 //! the side's backlog and goes on.
 
+mod allowance;
 mod arrival;
 pub(crate) mod attachment;
+mod backlog;
 pub(crate) mod congestion;
 pub(crate) mod counters;
 pub(crate) mod cq;
@@ -29,6 +31,7 @@ pub(crate) mod ingress;
 mod local;
 pub(crate) mod machine;
 mod memory;
+pub(crate) mod moderation;
 pub(crate) mod node;
 mod paging;
 pub(crate) mod patience;
@@ -36,14 +39,18 @@ pub(crate) mod peer;
 pub(crate) mod qp;
 pub(crate) mod receive_queue;
 pub(crate) mod region;
+pub(crate) mod rejoin;
 pub(crate) mod respond;
 pub(crate) mod send;
 mod setting;
+mod shares;
 pub(crate) mod srq;
 mod station;
+mod tally;
 mod throttle;
 mod transmit;
 mod waiting;
 mod wake;
+mod want;
 pub(crate) mod way;
 pub(crate) mod window;

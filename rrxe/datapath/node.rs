@@ -3,18 +3,17 @@
 //! What the packet path needs of a device.
 
 use super::{
+    allowance::Allowance,
     congestion::Congestion,
-    counters::{
-        Counter,
-        Counters, //
-    },
+    counters::Counters,
     fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
     paging::PageIn,
     qp::Qp,
     region::Mr,
-    waiting::Allowance,
+    rejoin::Rejoin,
+    tally::Tallies,
     wake::Wake,
     window::Window, //
 };
@@ -30,14 +29,27 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc, //
     },
 };
-use rrxe_proto::PathMtu;
+use rrxe_proto::{
+    mw::QpId,
+    PathMtu, //
+};
 
 /// Bytes of headers and trailer around the payload of the packet that has most of them: a
 /// WRITE with immediate data over IPv6.
 const OVERHEAD: u32 = 40 + 8 + 12 + 16 + 4 + 4;
+
+/// Memory that packets may take on one device that arrived past a gap, in bytes.
+const PAST_GAPS: usize = 16 << 20;
+
+/// Memory that backlogs of one device may take beyond what is each one's own, in bytes.
+const BACKLOGS: usize = 64 << 20;
 
 /// A device as the packet path sees it.
 ///
@@ -49,13 +61,16 @@ pub(crate) struct Node {
     /// Queue pairs by number.
     #[pin]
     qps: RcuTable<Qp>,
+    /// What windows will know the next queue pair by.
+    next_qp: Atomic<u64>,
     /// Memory regions by index of their keys.
     #[pin]
     mrs: RcuTable<Mr>,
     /// Regions of listed memory by index of their keys.
     #[pin]
     fast_regions: RcuTable<FastRegion>,
-    allowance: Allowance,
+    past_gaps: Allowance,
+    backlogs: Allowance,
     /// Memory windows by index of their keys.
     #[pin]
     windows: RcuTable<Window>,
@@ -66,6 +81,9 @@ pub(crate) struct Node {
     #[pin]
     groups: Groups,
     counters: Counters,
+    /// Counters that queue pairs are bound to.
+    #[pin]
+    tallies: Tallies,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
     /// Has pages come in. On a queue of its own: a process may have it wait for long.
@@ -83,19 +101,23 @@ impl Node {
         first_window: u32,
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
+        let all_tallies = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         let paging = WorkQueue::new_unbound(c"rrxe-paging")?;
         Arc::pin_init(
             pin_init!(Self {
                 netdev,
                 qps <- RcuTable::new(first_qpn),
+                next_qp: Atomic::new(0),
                 mrs <- RcuTable::new(first_key),
                 fast_regions <- RcuTable::new(first_key),
-                allowance: Allowance::new(),
+                past_gaps: Allowance::new(PAST_GAPS),
+                backlogs: Allowance::new(BACKLOGS),
                 windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
                 groups <- Groups::new(),
                 counters,
+                tallies <- Tallies::new(all_tallies),
                 rest,
                 paging,
                 congestion: Congestion::new(),
@@ -114,6 +136,11 @@ impl Node {
         &self.qps
     }
 
+    /// Returns a number that no queue pair of the device has had before.
+    pub(super) fn number_qp(&self) -> QpId {
+        QpId(self.next_qp.fetch_add(1, Relaxed))
+    }
+
     /// Memory regions by index of their keys.
     pub(crate) fn mrs(&self) -> &RcuTable<Mr> {
         &self.mrs
@@ -129,9 +156,14 @@ impl Node {
         &self.fast_regions
     }
 
-    /// What packets that wait for their turn may take.
-    pub(super) fn allowance(&self) -> &Allowance {
-        &self.allowance
+    /// What packets past a gap may take until their turn comes.
+    pub(super) fn past_gaps(&self) -> &Allowance {
+        &self.past_gaps
+    }
+
+    /// What packets may take for whom somebody has no time, beyond what each may that has none.
+    pub(super) fn backlogs(&self) -> &Allowance {
+        &self.backlogs
     }
 
     /// Memory windows by index of their keys.
@@ -159,6 +191,11 @@ impl Node {
         &self.counters
     }
 
+    /// Counters that queue pairs are bound to.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.tallies
+    }
+
     /// Drops the routes that queue pairs and address handles have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
@@ -170,8 +207,12 @@ impl Node {
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
-        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
+    }
+
+    /// Has `rejoin` run soon, by a thread.
+    pub(crate) fn rejoin_later(&self, rejoin: &Work<Rejoin>) {
+        self.rest.enqueue(rejoin);
     }
 
     /// Has `paging` run soon, by a thread that may wait for pages.

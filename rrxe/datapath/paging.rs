@@ -4,19 +4,24 @@
 //!
 //! Whoever finds that stops where it is: the packet goes back to the head of the backlog, the plan
 //! is taken back. A thread, which may sleep, has the page come in, and works on the side of the queue
-//! pair again. Others go on meanwhile; a page that takes long holds up those who asked for it only.
+//! pair again, which it tells if there is no such page. Others go on meanwhile; a page that takes long
+//! holds up those who asked for it only.
 
 use super::{
     node::Node,
-    qp::Qp, //
+    qp::Qp,
+    want::Order, //
 };
 use crate::kapi::{
     rdma::MissingPage,
     work::Run, //
 };
-use kernel::sync::{
-    rcu,
-    Arc, //
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
 };
 use rrxe_proto::{
     Key,
@@ -26,7 +31,7 @@ use rrxe_proto::{
 /// A page that somebody waits for.
 ///
 /// It names its region and does not hold it: softirqs have it, in which no region may end.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Missing {
     /// Of the region.
     pub(super) key: Key,
@@ -35,13 +40,17 @@ pub(crate) struct Missing {
 
 impl Missing {
     /// Has the page come in, if its region is still there. Process context, sleeps.
-    fn page_in(self, node: &Node) {
+    ///
+    /// Fails if there is no such page.
+    fn page_in(self, node: &Node) -> Result {
         let region = {
             let guard = rcu::read_lock();
             node.mrs().get(self.key.index(), &guard).map(Arc::from)
         };
-        if let Some(region) = region {
-            region.supply(self.key, self.page);
+        match region {
+            Some(region) => region.supply(self.key, self.page),
+            // Who looks for it again finds that.
+            None => Ok(()),
         }
     }
 }
@@ -53,23 +62,23 @@ impl Missing {
 pub(super) struct PageIn {
     node: Arc<Node>,
     qpn: Qpn,
-    missing: fn(&Qp) -> Option<Missing>,
-    then: fn(&Qp),
+    order: fn(&Qp) -> Option<Order>,
+    settle: fn(&Qp, Order, Result),
 }
 
 impl PageIn {
-    /// Has what `missing` gives come in for the queue pair `qpn` of `node`, and does `then`.
+    /// Has what `order` gives come in for the queue pair `qpn` of `node`, and has `settle` told of it.
     pub(super) fn new(
         node: Arc<Node>,
         qpn: Qpn,
-        missing: fn(&Qp) -> Option<Missing>,
-        then: fn(&Qp),
+        order: fn(&Qp) -> Option<Order>,
+        settle: fn(&Qp, Order, Result),
     ) -> Self {
         Self {
             node,
             qpn,
-            missing,
-            then,
+            order,
+            settle,
         }
     }
 
@@ -83,9 +92,9 @@ impl PageIn {
 
 impl Run for PageIn {
     fn run(&self) {
-        if let Some(missing) = self.with_qp(self.missing).flatten() {
-            missing.page_in(&self.node);
-            self.with_qp(self.then);
+        if let Some(order) = self.with_qp(self.order).flatten() {
+            let outcome = order.page().page_in(&self.node);
+            self.with_qp(|qp| (self.settle)(qp, order, outcome));
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     memory::Memory,
     node::Node,
     paging::{
@@ -14,16 +15,19 @@ use super::{
     respond::ReceiveSide,
     send::SendSide,
     station::Station,
+    tally::Binding,
     throttle::Throttle,
-    wake::Wake, //
+    wake::Wake,
+    want::Lost, //
 };
 use crate::kapi::{
+    process::User,
     rdma::{
         QpEvent,
         QpEvents,
         QpObject, //
     },
-    time::now,
+    time::now, //
 };
 use core::time::Duration;
 use kernel::{
@@ -41,6 +45,8 @@ use kernel::{
     },
 };
 use rrxe_proto::{
+    congestion::Rate,
+    mw::QpId,
     time::Instant,
     Qpn, //
 };
@@ -55,8 +61,11 @@ use rrxe_proto::{
 #[pin_data]
 pub(crate) struct Qp {
     qpn: Qpn,
+    id: QpId,
     /// The protection domain.
     pd: PdId,
+    /// Whose process made it.
+    owner: User,
     node: Arc<Node>,
     events: QpEvents,
     /// Whether something went wrong that puts the queue pair in the error state.
@@ -65,6 +74,8 @@ pub(crate) struct Qp {
     stalled: Atomic<bool>,
     /// Whether to tell when the first packet arrives: in state RTR only.
     is_news: Atomic<bool>,
+    /// The counters that it is bound to.
+    tally: Binding,
     /// How fast it may send.
     #[pin]
     throttle: Throttle,
@@ -75,7 +86,7 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    /// A queue pair in state RESET.
+    /// A queue pair in state RESET, of the user who calls. Process context, may sleep.
     pub(crate) fn new(
         qpn: Qpn,
         pd: PdId,
@@ -90,29 +101,33 @@ impl Qp {
         let send_paging = PageIn::new(
             node.clone(),
             qpn,
-            |qp| qp.send.take_missing(),
-            |qp| qp.send.run(qp),
+            |qp| qp.send.order(),
+            |qp, order, outcome| qp.send.settle(qp, order, outcome),
         );
         let receive_paging = PageIn::new(
             node.clone(),
             qpn,
-            |qp| qp.receive.take_missing(),
-            |qp| qp.receive.run(qp),
+            |qp| qp.receive.order(),
+            |qp, order, outcome| qp.receive.settle(qp, order, outcome),
         );
         let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
         let receive_rest = wake(|qp| qp.receive.run(qp));
+        let (sender, receiver) = (node.clone(), node.clone());
         Arc::pin_init(
             pin_init!(Self {
                 qpn,
+                id: node.number_qp(),
                 pd,
+                owner: User::current(),
                 node,
                 events,
                 failed: Atomic::new(false),
                 stalled: Atomic::new(false),
                 is_news: Atomic::new(false),
+                tally: Binding::new(),
                 throttle <- Throttle::new(),
-                send <- Station::new(send, send_alarm, send_rest, send_paging),
-                receive <- Station::new(receive, receive_alarm, receive_rest, receive_paging),
+                send <- Station::new(sender, send, send_alarm, send_rest, send_paging),
+                receive <- Station::new(receiver, receive, receive_alarm, receive_rest, receive_paging),
             }),
             GFP_KERNEL,
         )
@@ -123,9 +138,19 @@ impl Qp {
         self.qpn
     }
 
+    /// What windows know it by.
+    pub(super) fn id(&self) -> QpId {
+        self.id
+    }
+
     /// The protection domain.
     pub(super) fn pd(&self) -> PdId {
         self.pd
+    }
+
+    /// Whose process made it.
+    pub(super) fn owner(&self) -> User {
+        self.owner
     }
 
     /// As its consumer inside the kernel knows it.
@@ -138,14 +163,45 @@ impl Qp {
         &self.node
     }
 
+    /// Counts one more. Any context.
+    pub(super) fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// Counts `n` more. Any context.
+    #[inline]
+    pub(super) fn add(&self, counter: Counter, n: u64) {
+        self.node.counters().add(counter, n);
+        self.tally.add(&self.node, counter, n);
+    }
+
+    /// Counts a packet of `len` bytes for the counters it is bound to. The device has counted it before
+    /// it was known whose it is.
+    pub(super) fn count_arrival(&self, len: usize) {
+        self.tally.add(&self.node, Counter::ReceivedPackets, 1);
+        self.tally
+            .add(&self.node, Counter::ReceivedBytes, len as u64);
+    }
+
+    /// Has the counters `number` count what happens to it from now on, besides those of the device, or
+    /// none. On return those before do not any more. Process context, sleeps.
+    pub(crate) fn bind_tally(&self, number: Option<u32>) {
+        self.tally.change(number, &self.node);
+    }
+
     /// How fast it may send.
     pub(super) fn throttle(&self) -> &Throttle {
         &self.throttle
     }
 
+    /// The rate that it is limited to, in Mbit/s, if it is.
+    pub(crate) fn rate_mbps(&self) -> Option<u32> {
+        self.throttle.rate().map(Rate::mbps)
+    }
+
     /// The memory it may touch.
     pub(super) fn memory(&self) -> Memory<'_> {
-        Memory::new(&self.node, self.pd, self.qpn)
+        Memory::new(&self.node, self.pd, self.id)
     }
 
     /// Looks at the send ring. Any context.
@@ -242,6 +298,8 @@ impl Qp {
         self.failed.store(false, Release);
         self.stalled.store(false, Release);
         self.throttle.reset();
+        self.send.forget_pages();
+        self.receive.forget_pages();
     }
 
     /// Whether to raise an event when the first packet arrives.
@@ -271,14 +329,14 @@ impl Qp {
         self.send.wake_at(now().saturating_add(delay));
     }
 
-    /// Has a page come in that the send side waits for.
-    pub(super) fn page_in_for_send(&self, missing: Missing) {
-        self.send.page_in(self, missing);
+    /// Has a page come in that the send side waits for, unless it has waited for it in vain.
+    pub(super) fn page_in_for_send(&self, missing: Missing) -> Result<(), Lost> {
+        self.send.page_in(self, missing)
     }
 
-    /// Has a page come in that the receive side waits for.
-    pub(super) fn page_in_for_receive(&self, missing: Missing) {
-        self.receive.page_in(self, missing);
+    /// Has a page come in that the receive side waits for, unless it has waited for it in vain.
+    pub(super) fn page_in_for_receive(&self, missing: Missing) -> Result<(), Lost> {
+        self.receive.page_in(self, missing)
     }
 
     /// Has the receive side worked on at `deadline` at the latest.

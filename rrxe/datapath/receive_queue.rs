@@ -82,7 +82,7 @@ impl ReceiveQueue {
     pub(super) fn memory<'a>(&self, qp: &'a Qp) -> Memory<'a> {
         match &self.supply {
             Supply::Own(_) => qp.memory(),
-            Supply::Shared(srq) => Memory::new(qp.node(), srq.pd(), qp.qpn()),
+            Supply::Shared(srq) => Memory::new(qp.node(), srq.pd(), qp.id()),
         }
     }
 
@@ -94,6 +94,14 @@ impl ReceiveQueue {
                 ring::Take::Taken | ring::Take::Invalid(_) => Leftover::Request(self.wqe.wr_id()),
             },
             Supply::Shared(_) => Leftover::Never,
+        }
+    }
+
+    /// Requests of the queue pair's own that have not been taken.
+    pub(super) fn posted(&self) -> u32 {
+        match &self.supply {
+            Supply::Own(ring) => ring.posted(),
+            Supply::Shared(_) => 0,
         }
     }
 

@@ -8,6 +8,7 @@ use crate::kapi::{
         Chunks,
         Demand,
         DirectMap,
+        ImplicitUmem,
         MissingPage,
         PagedUmem,
         Umem, //
@@ -25,7 +26,11 @@ use kernel::{
     },
 };
 use rrxe_proto::{
-    mw,
+    mw::{
+        self,
+        Bonds, //
+    },
+    rc::LocalFailed,
     Access,
     Key, //
 };
@@ -50,7 +55,7 @@ pub(crate) struct Mr {
     /// What the consumer and its peers call the first byte.
     iova: u64,
     memory: Memory,
-    bonds: Arc<Atomic<u32>>,
+    bonds: Arc<Windows>,
 }
 
 /// What stands behind a region.
@@ -59,16 +64,37 @@ pub(crate) enum Memory {
     Pinned(Umem),
     /// Pages of a user process that come and go.
     Paged(PagedUmem),
+    /// All that a user process has, each byte called by its address; its pages come and go.
+    Implicit(ImplicitUmem),
     /// All of the kernel's, each byte called by its address.
     Direct(DirectMap),
 }
 
 /// What keeps a region registered: a window that is bound to it.
-pub(super) struct Bond(Arc<Atomic<u32>>);
+pub(super) struct Bond(Arc<Windows>);
 
 impl Drop for Bond {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let _ = self.0.change(|bonds| Some(bonds.released()));
+    }
+}
+
+/// The windows that are bound to a region: [`Bonds`].
+struct Windows(Atomic<u32>);
+
+impl Windows {
+    /// Makes what `change` says of them, and tells whether it said something. Any context.
+    fn change(&self, change: impl Fn(Bonds) -> Option<Bonds>) -> bool {
+        let mut bonds = self.0.load(Relaxed);
+        loop {
+            let Some(changed) = change(Bonds::from_bits(bonds)) else {
+                return false;
+            };
+            match self.0.cmpxchg(bonds, changed.bits(), Relaxed) {
+                Ok(_) => return true,
+                Err(now) => bonds = now,
+            }
+        }
     }
 }
 
@@ -100,7 +126,7 @@ impl Mr {
             access,
             iova,
             memory,
-            bonds: Arc::new(Atomic::new(0), GFP_KERNEL)?,
+            bonds: Arc::new(Windows(Atomic::new(Bonds::NONE.bits())), GFP_KERNEL)?,
         })
     }
 
@@ -114,8 +140,13 @@ impl Mr {
         self.key == key && self.pd == pd
     }
 
+    /// What stands behind it.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// What a window has to know of it.
-    pub(super) fn bounds(&self) -> mw::Region {
+    pub(crate) fn bounds(&self) -> mw::Region {
         mw::Region {
             access: self.access,
             va: self.iova,
@@ -123,15 +154,25 @@ impl Mr {
         }
     }
 
-    /// Binds a window to it. Any context.
-    pub(super) fn bond(&self) -> Bond {
-        self.bonds.fetch_add(1, Relaxed);
-        Bond(self.bonds.clone())
+    /// Binds a window to it, unless it is [retired](Self::retire). Any context.
+    pub(super) fn bond(&self) -> Result<Bond, LocalFailed> {
+        match self.bonds.change(Bonds::bound) {
+            true => Ok(Bond(self.bonds.clone())),
+            false => Err(LocalFailed),
+        }
     }
 
-    /// Whether windows are bound to it.
-    pub(crate) fn has_windows(&self) -> bool {
-        self.bonds.load(Relaxed) != 0
+    /// Has no window be bound to it any more. `EBUSY` if there are such.
+    pub(crate) fn retire(&self) -> Result {
+        match self.bonds.change(Bonds::retired) {
+            true => Ok(()),
+            false => Err(EBUSY),
+        }
+    }
+
+    /// How many windows are bound to it.
+    pub(crate) fn windows(&self) -> u32 {
+        Bonds::from_bits(self.bonds.0.load(Relaxed)).count()
     }
 
     /// Whether what is written to it is to outlive a loss of power.
@@ -195,22 +236,25 @@ impl Mr {
         if self.pd != pd || R::WRITE && !self.access.contains(Access::LOCAL_WRITE) {
             return Err(EPERM);
         }
-        let Memory::Paged(umem) = &self.memory else {
-            return Err(EINVAL);
-        };
         let offset = iova
             .checked_sub(self.iova)
             .and_then(|offset| usize::try_from(offset).ok())
             .ok_or(EFAULT)?;
-        umem.page_in_all::<R>(offset, length as usize, demand)
+        match &self.memory {
+            Memory::Paged(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
+            Memory::Implicit(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
+            Memory::Pinned(_) | Memory::Direct(_) => Err(EINVAL),
+        }
     }
 
     /// Has a page come in that somebody who showed `key` did not find. Process context, sleeps.
-    pub(super) fn supply(&self, key: Key, page: MissingPage) {
-        if let Memory::Paged(umem) = &self.memory {
-            if self.key == key {
-                umem.supply(page);
-            }
+    ///
+    /// Fails if there is no such page. If this is another region nothing is done.
+    pub(super) fn supply(&self, key: Key, page: MissingPage) -> Result {
+        match &self.memory {
+            Memory::Paged(umem) if self.key == key => umem.supply(page),
+            Memory::Implicit(umem) if self.key == key => umem.supply(page),
+            _ => Ok(()),
         }
     }
 }
@@ -220,7 +264,7 @@ impl Memory {
     pub(crate) fn is_persistent(&self) -> bool {
         match self {
             Self::Pinned(umem) => umem.is_persistent(),
-            Self::Paged(_) | Self::Direct(_) => false,
+            Self::Paged(_) | Self::Implicit(_) | Self::Direct(_) => false,
         }
     }
 
@@ -229,7 +273,7 @@ impl Memory {
         match self {
             Self::Pinned(umem) => umem.len() as u64,
             Self::Paged(umem) => umem.len() as u64,
-            Self::Direct(_) => u64::MAX,
+            Self::Implicit(_) | Self::Direct(_) => u64::MAX,
         }
     }
 
@@ -246,6 +290,9 @@ impl Memory {
             Self::Paged(umem) => umem
                 .chunks(usize::try_from(offset).ok()?, length, guard)
                 .map(Chunks::Paged),
+            Self::Implicit(umem) => umem
+                .chunks(usize::try_from(offset).ok()?, length, guard)
+                .map(Chunks::Implicit),
             Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Direct),
         }
     }

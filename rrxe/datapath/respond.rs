@@ -14,7 +14,6 @@ use super::{
         ReceiveMachine, //
     },
     memory::Memory,
-    paging::Missing,
     peer::Peer,
     qp::Qp,
     receive_queue::{
@@ -26,7 +25,8 @@ use super::{
         Progress,
         Side, //
     },
-    transmit, //
+    transmit,
+    want::Lost, //
 };
 use crate::{
     kapi::rdma::QpEvent,
@@ -50,6 +50,7 @@ use rrxe_proto::{
         LocalFailed,
         ReceiveCompletion,
         ReceiveConfig,
+        ReceiveSnapshot,
         ResponsePlan,
         Saved,
         Task,
@@ -176,6 +177,25 @@ impl ReceiveSide {
     }
 }
 
+/// How far the receive side has come, for those who look on.
+pub(crate) struct ReceiveReport {
+    /// Requests that are posted to the queue pair's own queue and have not been taken.
+    pub(crate) posted: u32,
+    /// On a reliable connection, once it receives.
+    pub(crate) connection: Option<ReceiveSnapshot>,
+}
+
+impl ReceiveSide {
+    /// How far it has come.
+    pub(crate) fn report(&mut self) -> ReceiveReport {
+        let running = self.phase.running();
+        ReceiveReport {
+            connection: running.and_then(|running| running.machine.snapshot()),
+            posted: self.queue.posted(),
+        }
+    }
+}
+
 impl Side for ReceiveSide {
     fn receive(&mut self, qp: &Qp, arrival: Arrival) -> Result<(), Arrival> {
         let Phase::Running(running) = &mut self.phase else {
@@ -230,35 +250,33 @@ impl ReceiveSide {
             return Ok(());
         };
         let queue = &mut self.queue;
-        let counters = qp.node().counters();
         let action = match self.postponed.take() {
             Some(task) => Action::Execute(task),
             None => running.machine.on_arrival(&arrival, queue),
         };
         let completion = match action {
             Action::Keep(keep) => {
-                counters.count(Counter::OutOfSequence);
+                qp.count(Counter::OutOfSequence);
                 running.machine.keep(keep, arrival.into_packet());
                 return Ok(());
             }
             Action::Dropped(Discard::OutOfOrder) => {
-                counters.count(Counter::OutOfSequence);
+                qp.count(Counter::OutOfSequence);
                 None
             }
             Action::Dropped(Discard::WrongQkey) => {
-                counters.count(Counter::BadQkey);
+                qp.count(Counter::BadQkey);
                 None
             }
             Action::Repeated => {
-                counters.count(Counter::DuplicateRequests);
+                qp.count(Counter::DuplicateRequests);
                 None
             }
             Action::None | Action::Dropped(_) => None,
             Action::Execute(task) => match execute(qp, queue, &task, &arrival) {
                 Ok(outcome) => running.machine.commit(task, outcome),
-                Err(missing) => {
+                Err(Postponed) => {
                     self.postponed = Some(task);
-                    qp.page_in_for_receive(missing);
                     return Err(arrival);
                 }
             },
@@ -331,7 +349,7 @@ impl ReceiveSide {
     fn complete(&self, qp: &Qp, completion: &ReceiveCompletion, vlan: Option<u16>) {
         let wc = work_completion(qp, &self.queue, completion).by_vlan(vlan);
         if completion.status == WcStatus::Success {
-            qp.node().counters().count(Counter::Receives);
+            qp.count(Counter::Receives);
         }
         if self.cq.post(wc).is_err() {
             qp.lose_completion();
@@ -382,7 +400,9 @@ impl Running {
             match transmit::response(qp, peer, &plan) {
                 Ok(()) => {
                     if let ResponsePlan::Ack { aeth, .. } = &plan {
-                        qp.node().counters().count_answer(aeth.syndrome());
+                        if let Some(counter) = Counter::of_sent(aeth.syndrome()) {
+                            qp.count(counter);
+                        }
                     }
                 }
                 Err(transmit::Failure::Local(_)) => {
@@ -395,9 +415,8 @@ impl Running {
                     qp.wake_receive_in(UNSENT_DELAY);
                     return Progress::Idle;
                 }
-                Err(transmit::Failure::Missing(psn, missing)) => {
+                Err(transmit::Failure::Missing(psn)) => {
                     responder.unsent(&plan, psn, saved);
-                    qp.page_in_for_receive(missing);
                     return Progress::Idle;
                 }
             }
@@ -406,21 +425,27 @@ impl Running {
     }
 }
 
-/// Does to memory what `task` says, unless some of that is missing.
+/// Some memory is missing, and has been asked for.
+struct Postponed;
+
+/// Does to memory what `task` says, unless it has to wait for some of that.
 fn execute(
     qp: &Qp,
     queue: &ReceiveQueue,
     task: &Task,
     arrival: &Arrival,
-) -> Result<Result<Done, ExecError>, Missing> {
+) -> Result<Result<Done, ExecError>, Postponed> {
     let memory = match task.kind() {
         TaskKind::PlaceReceive { .. } | TaskKind::PlaceDatagram { .. } => queue.memory(qp),
         _ => qp.memory(),
     };
     let outcome = touch(qp, &memory, queue, task, arrival);
-    match memory.take_missing() {
-        Some(missing) => Err(missing),
-        None => Ok(outcome),
+    match memory
+        .take_missing()
+        .map(|page| qp.page_in_for_receive(page))
+    {
+        Some(Ok(())) => Err(Postponed),
+        Some(Err(Lost)) | None => Ok(outcome),
     }
 }
 

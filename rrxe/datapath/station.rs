@@ -4,25 +4,30 @@
 
 use super::{
     arrival::Arrival,
+    backlog::{
+        Backlog,
+        MAX_PACKETS, //
+    },
     counters::Counter,
+    node::Node,
     paging::{
         Missing,
         PageIn, //
     },
     qp::Qp,
-    wake::Wake, //
+    wake::Wake,
+    want::{
+        Asked,
+        Lost,
+        Order,
+        Want, //
+    }, //
 };
 use crate::kapi::{
-    net::{
-        RxPacket,
-        SkbQueue, //
-    },
     sync::{
         irq,
-        new_spinlock_bh,
         BhGuard,
         Owned,
-        SpinLockBh,
         Turn, //
     },
     time::Timer,
@@ -33,15 +38,15 @@ use crate::kapi::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
     },
 };
 use rrxe_proto::time::Instant;
-
-/// Packets that may wait while a side is busy. What does not fit is lost, and sent again.
-const BACKLOG: u32 = 1024;
 
 /// Packets of one plan, unless there is a rate to keep.
 pub(super) const BURST: u32 = 16;
@@ -94,9 +99,8 @@ impl Progress {
 pub(super) struct Station<S: Side> {
     #[pin]
     side: Owned<S>,
-    /// Packets that found the side busy.
     #[pin]
-    backlog: SkbQueue<RxPacket>,
+    backlog: Backlog,
     #[pin]
     alarm: Timer<Wake>,
     /// What the alarm is set to, in nanoseconds; [`UNSET`](Self::UNSET) if it is not known to be set.
@@ -106,7 +110,7 @@ pub(super) struct Station<S: Side> {
     rest: Work<Wake>,
     /// The page that the side waits for.
     #[pin]
-    missing: SpinLockBh<Option<Missing>>,
+    want: Want,
     /// Has it come in.
     #[pin]
     paging: Work<PageIn>,
@@ -115,16 +119,22 @@ pub(super) struct Station<S: Side> {
 impl<S: Side> Station<S> {
     const UNSET: u64 = u64::MAX;
 
-    /// A station for `side`, to whose [`run_alarm`](Self::run_alarm), [`run`](Self::run), and
-    /// [`take_missing`](Self::take_missing) and `run`, the three lead.
-    pub(super) fn new(side: S, alarm: Wake, rest: Wake, paging: PageIn) -> impl PinInit<Self> {
+    /// A station of `node` for `side`, to whose [`run_alarm`](Self::run_alarm), [`run`](Self::run), and
+    /// [`order`](Self::order) and [`settle`](Self::settle), the three lead.
+    pub(super) fn new(
+        node: Arc<Node>,
+        side: S,
+        alarm: Wake,
+        rest: Wake,
+        paging: PageIn,
+    ) -> impl PinInit<Self> {
         pin_init!(Self {
             side <- Owned::new(side),
-            backlog <- SkbQueue::new(BACKLOG),
+            backlog <- Backlog::new(node),
             alarm <- Timer::new(alarm),
             alarm_at: Atomic::new(Self::UNSET),
             rest <- new_work!(rest, "rrxe::Station::rest"),
-            missing <- new_spinlock_bh!(None, "rrxe::Station::missing"),
+            want <- Want::new(),
             paging <- new_work!(paging, "rrxe::Station::paging"),
         })
     }
@@ -140,7 +150,7 @@ impl<S: Side> Station<S> {
     /// Works on the side now, or has a thread do so if interrupts are disabled. Any context.
     pub(super) fn run_or_queue(&self, qp: &Qp) {
         if irq::are_disabled() {
-            qp.node().continue_later(&self.rest);
+            self.continue_later(qp);
         } else {
             self.run(qp);
         }
@@ -153,7 +163,7 @@ impl<S: Side> Station<S> {
     /// pause, and nothing else would run on this CPU.
     pub(super) fn run_alarm(&self, qp: &Qp) {
         self.alarm_at.store(Self::UNSET, Relaxed);
-        qp.node().continue_later(&self.rest);
+        self.continue_later(qp);
     }
 
     /// Hands a packet to the side.
@@ -161,13 +171,14 @@ impl<S: Side> Station<S> {
         let _bh = BhGuard::new();
         match self.side.try_enter() {
             Some(mut turn) if self.backlog.is_empty() => {
+                self.want.begin_turn();
                 let _ = self.hand_over(qp, &mut turn, arrival);
                 self.take_turns(qp, turn);
             }
             // Packets that wait go first.
             turn => {
                 if self.backlog.push(arrival.into_packet()).is_err() {
-                    qp.node().counters().count(Counter::BacklogFull);
+                    qp.count(Counter::BacklogFull);
                 }
                 match turn {
                     Some(turn) => self.take_turns(qp, turn),
@@ -200,8 +211,11 @@ impl<S: Side> Station<S> {
     /// work as fast as it is done.
     fn take_turns(&self, qp: &Qp, mut turn: Turn<'_, S>) {
         for _ in 0..TURNS {
+            self.want.begin_turn();
             let drained = self.drain_backlog(qp, &mut turn);
-            if drained.and(turn.work(qp, BUDGET)) == Progress::Busy {
+            let progress = drained.and(turn.work(qp, BUDGET));
+            self.want.end_turn();
+            if progress == Progress::Busy {
                 break;
             }
             match turn.leave() {
@@ -211,12 +225,18 @@ impl<S: Side> Station<S> {
         }
         // What is announced between the two is done by the thread.
         drop(turn);
+        self.continue_later(qp);
+    }
+
+    /// Has a thread work on the side.
+    fn continue_later(&self, qp: &Qp) {
+        qp.count(Counter::Deferred);
         qp.node().continue_later(&self.rest);
     }
 
     /// Hands packets of the backlog to the side.
     fn drain_backlog(&self, qp: &Qp, turn: &mut Turn<'_, S>) -> Progress {
-        for _ in 0..BACKLOG {
+        for _ in 0..MAX_PACKETS {
             let Some(packet) = self.backlog.pop() else {
                 return Progress::Idle;
             };
@@ -242,14 +262,28 @@ impl<S: Side> Station<S> {
         })
     }
 
-    /// Has a page come in, and the side worked on then.
-    pub(super) fn page_in(&self, qp: &Qp, missing: Missing) {
-        *self.missing.lock() = Some(missing);
-        qp.node().page_in_later(&self.paging);
+    /// Has a page come in, and the side worked on then. The side calls this in its turn, and has to
+    /// do without if it has waited in vain.
+    pub(super) fn page_in(&self, qp: &Qp, missing: Missing) -> Result<(), Lost> {
+        if self.want.ask(missing)? == Asked::Anew {
+            qp.node().page_in_later(&self.paging);
+        }
+        Ok(())
     }
 
     /// The page that is to come in.
-    pub(super) fn take_missing(&self) -> Option<Missing> {
-        self.missing.lock().take()
+    pub(super) fn order(&self) -> Option<Order> {
+        self.want.order()
+    }
+
+    /// Works on the side, since it is known how `order` went.
+    pub(super) fn settle(&self, qp: &Qp, order: Order, outcome: Result) {
+        self.want.settle(order, outcome);
+        self.run(qp);
+    }
+
+    /// Waits for no page any more.
+    pub(super) fn forget_pages(&self) {
+        self.want.forget();
     }
 }

@@ -6,11 +6,11 @@ use super::{
     congestion,
     counters::Counter,
     memory::Memory,
-    node::Node,
     paging::Missing,
     patience::Patience,
     peer::Peer,
-    qp::Qp, //
+    qp::Qp,
+    want::Lost, //
 };
 use crate::{
     kapi::{
@@ -64,8 +64,8 @@ pub(super) enum Failure {
     Local(WcStatus),
     /// From this PSN on there was no room for them; there will be.
     Unsent(Psn),
-    /// From this PSN on they were not sent because data is missing; it can be made to come.
-    Missing(Psn, Missing),
+    /// From this PSN on they were not sent because data is missing; it has been asked for.
+    Missing(Psn),
 }
 
 /// Sends the packets of `plan`, whose data is `local`.
@@ -76,6 +76,7 @@ pub(super) fn request(
     local: LocalData<'_>,
 ) -> Result<(), Failure> {
     let memory = qp.memory();
+    let ask = |page| qp.page_in_for_send(page);
     let ecn = qp.node().congestion().data_ecn();
     for packet in plan.packets() {
         let spec = packet.header(peer.qpn(), Pkey::DEFAULT);
@@ -83,7 +84,7 @@ pub(super) fn request(
         send(qp, peer, ecn, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
-        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory, ask))?;
     }
     Ok(())
 }
@@ -99,6 +100,7 @@ pub(super) fn datagram(
     local: LocalData<'_>,
 ) -> Result<(), Failure> {
     let memory = qp.memory();
+    let ask = |page| qp.page_in_for_send(page);
     let guard = rcu::read_lock();
     let (to, handle) = addressee
         .and_then(|to| Some((to, qp.node().handles().get(to.handle, &guard)?)))
@@ -110,10 +112,10 @@ pub(super) fn datagram(
         let Ok((headers, route)) = handle.next(qp.node().netdev()) else {
             continue;
         };
-        send_by(qp.node(), &route, &headers, patience, &header, |skb| {
+        send_by(qp, &route, &headers, patience, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
-        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory, ask))?;
     }
     Ok(())
 }
@@ -145,6 +147,7 @@ fn append_local(
 /// Sends the packets of `plan`.
 pub(super) fn response(qp: &Qp, peer: &mut Peer, plan: &ResponsePlan) -> Result<(), Failure> {
     let memory = qp.memory();
+    let ask = |page| qp.page_in_for_receive(page);
     let ecn = match plan {
         ResponsePlan::Read(_) => qp.node().congestion().data_ecn(),
         _ => Ecn::NotCapable,
@@ -167,7 +170,7 @@ pub(super) fn response(qp: &Qp, peer: &mut Peer, plan: &ResponsePlan) -> Result<
             }
             _ => Ok(()),
         })
-        .map_err(|obstacle| obstacle.at(packet.psn, &memory))?;
+        .map_err(|obstacle| obstacle.at(packet.psn, &memory, ask))?;
     }
     Ok(())
 }
@@ -185,7 +188,7 @@ pub(super) fn notification(qp: &Qp, peer: &mut Peer, traffic_class: u8) {
             traffic_class,
             ..headers
         };
-        let _ = try_send(node, route, &headers, &HeaderBuf::new(&spec, 0), |_| Ok(()));
+        let _ = try_send(qp, route, &headers, &HeaderBuf::new(&spec, 0), |_| Ok(()));
     }
 }
 
@@ -198,12 +201,18 @@ enum Obstacle {
 }
 
 impl Obstacle {
-    /// What that means for the packets of a plan from `psn` on, whose data is in `memory`.
-    fn at(self, psn: Psn, memory: &Memory<'_>) -> Failure {
+    /// What that means for the packets of a plan from `psn` on, whose data is in `memory`: what is
+    /// missing of that is asked for by `ask`.
+    fn at(
+        self,
+        psn: Psn,
+        memory: &Memory<'_>,
+        ask: impl FnOnce(Missing) -> Result<(), Lost>,
+    ) -> Failure {
         match self {
-            Self::Local(status) => match memory.take_missing() {
-                Some(missing) => Failure::Missing(psn, missing),
-                None => Failure::Local(status),
+            Self::Local(status) => match memory.take_missing().map(ask) {
+                Some(Ok(())) => Failure::Missing(psn),
+                Some(Err(Lost)) | None => Failure::Local(status),
             },
             Self::NoRoom => Failure::Unsent(psn),
         }
@@ -224,7 +233,7 @@ fn send(
         return Ok(());
     };
     let headers = congestion::marked(headers, ecn);
-    send_by(node, route, &headers, patience, header, fill)?;
+    send_by(qp, route, &headers, patience, header, fill)?;
     qp.throttle()
         .sent(header.packet_len().saturating_add(OUTER_LEN));
     Ok(())
@@ -235,18 +244,18 @@ fn send(
 /// A packet that the network does not take for a reason other than a lack of room counts as sent:
 /// it is lost like any other. So does one for which there has been no room for long.
 fn send_by(
-    node: &Node,
+    qp: &Qp,
     route: &Route,
     headers: &Headers,
     patience: &mut Patience,
     header: &HeaderBuf,
     fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
 ) -> Result<(), Obstacle> {
-    let sent = try_send(node, route, headers, header, fill);
+    let sent = try_send(qp, route, headers, header, fill);
     match sent {
         Ok(()) => patience.has_room(),
         Err(Obstacle::NoRoom) => {
-            node.counters().count(Counter::SendFailures);
+            qp.count(Counter::SendFailures);
             if patience.has_no_room() {
                 return Ok(());
             }
@@ -258,7 +267,7 @@ fn send_by(
 
 /// Sends one packet, if there is room for it.
 fn try_send(
-    node: &Node,
+    qp: &Qp,
     route: &Route,
     headers: &Headers,
     header: &HeaderBuf,
@@ -280,9 +289,8 @@ fn try_send(
         Err(SendError::Dropped) => Err(Obstacle::NoRoom),
         Err(SendError::Refused(_)) => Ok(()),
         Ok(()) | Err(SendError::Congested) => {
-            let counters = node.counters();
-            counters.count(Counter::SentPackets);
-            counters.add(Counter::SentBytes, header.packet_len() as u64);
+            qp.count(Counter::SentPackets);
+            qp.add(Counter::SentBytes, header.packet_len() as u64);
             Ok(())
         }
     }

@@ -2,7 +2,10 @@
 
 //! Packets that arrived past a gap, until their turn comes.
 
-use super::node::Node;
+use super::{
+    allowance::Fit,
+    node::Node, //
+};
 use crate::kapi::{
     net::RxPacket,
     time::now, //
@@ -10,55 +13,13 @@ use crate::kapi::{
 use core::time::Duration;
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
-use rrxe_proto::{
-    rc::share,
-    time::Instant, //
-};
-
-/// Memory that such packets may take on one device, in bytes.
-const ALLOWED: usize = 16 << 20;
+use rrxe_proto::time::Instant;
 
 /// How long packets wait without one of them being taken out. Whoever sends what is missing has done
 /// so by then, and whoever has not is gone, or hostile.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How much more memory the packets that wait on a device may take.
-pub(super) struct Allowance {
-    /// Bytes in use.
-    used: Atomic<usize>,
-}
-
-impl Allowance {
-    /// All of it is there.
-    pub(super) fn new() -> Self {
-        Self {
-            used: Atomic::new(0),
-        }
-    }
-
-    /// Takes `bytes` for a queue pair that holds `held`, if there are as many for it.
-    fn take(&self, held: usize, bytes: usize) -> bool {
-        let used = self.used.fetch_add(bytes, Relaxed);
-        let fits = share::may_take(ALLOWED, used, held, bytes);
-        if !fits {
-            self.give_back(bytes);
-        }
-        fits
-    }
-
-    /// Gives back `bytes` that were taken.
-    fn give_back(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Relaxed);
-    }
-}
 
 /// The packets that wait at one queue pair, by the number of the place that each was given.
 pub(super) struct Waiting {
@@ -91,7 +52,7 @@ impl Waiting {
             return Err(packet);
         };
         let bytes = packet.footprint();
-        if !self.node.allowance().take(self.held, bytes) {
+        if self.node.past_gaps().take_share(self.held, bytes) == Fit::Exceeds {
             return Err(packet);
         }
         *vacant = Some(packet);
@@ -105,7 +66,7 @@ impl Waiting {
     /// Takes the packet out of `place`.
     pub(super) fn take(&mut self, place: usize) -> Option<RxPacket> {
         let packet = self.places.get_mut(place)?.take()?;
-        self.node.allowance().give_back(packet.footprint());
+        self.node.past_gaps().give_back(packet.footprint());
         self.held = self.held.saturating_sub(packet.footprint());
         if self.held != 0 {
             self.stale_at = now().saturating_add(PATIENCE);

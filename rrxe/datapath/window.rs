@@ -4,13 +4,17 @@
 //!
 //! # Locking
 //!
-//! The lock of a window guards what it shows. It is taken with softirqs disabled, for a few
-//! instructions, and no other lock is taken under it.
+//! The lock of a window guards what it shows. It is held, with softirqs disabled, while a packet's bytes
+//! are copied: when the window shows something else, or nothing, nobody uses any more what it showed.
+//! No other lock is taken under it.
 
-use super::region::{
-    Bond,
-    Mr,
-    PdId, //
+use super::{
+    memory::Denied,
+    region::{
+        Bond,
+        Mr,
+        PdId, //
+    },
 };
 use crate::kapi::sync::{
     new_spinlock_bh,
@@ -24,6 +28,7 @@ use rrxe_proto::{
     mw::{
         MemoryWindow,
         Place,
+        QpId,
         WindowType, //
     },
     rc::{
@@ -31,8 +36,7 @@ use rrxe_proto::{
         LocalFailed, //
     },
     Access,
-    Key,
-    Qpn, //
+    Key, //
 };
 
 /// A memory window.
@@ -71,22 +75,23 @@ impl Window {
         &self,
         binding: &Binding,
         region: Option<&Mr>,
-        by: Qpn,
+        by: QpId,
         pd: PdId,
     ) -> Result<(), LocalFailed> {
         if self.pd != pd {
             return Err(LocalFailed);
         }
         let bounds = region.map(Mr::bounds);
+        let bond = region.map(Mr::bond).transpose()?;
         let mut state = self.state.lock();
         state.window.bind(binding, bounds.as_ref(), by)?;
-        state.bond = region.map(Mr::bond);
+        state.bond = bond;
         Ok(())
     }
 
     /// Has the window show nothing, because queue pair `by` of the protection domain `pd` or its peer
     /// says so.
-    pub(super) fn invalidate(&self, key: Key, by: Qpn, pd: PdId) -> Result<(), LocalFailed> {
+    pub(super) fn invalidate(&self, key: Key, by: QpId, pd: PdId) -> Result<(), LocalFailed> {
         if self.pd != pd {
             return Err(LocalFailed);
         }
@@ -96,25 +101,28 @@ impl Window {
         Ok(())
     }
 
-    /// Where the `len` bytes at `va` are of which the peer of queue pair `of` of the protection
-    /// domain `pd` shows the key, if it may do to them what `access` says.
-    pub(super) fn place(
+    /// Has the place used where the `len` bytes at `va` are of which the peer of queue pair `of` of the
+    /// protection domain `pd` shows the key, if it may do to them what `access` says.
+    pub(super) fn with_place(
         &self,
         key: Key,
-        (of, pd): (Qpn, PdId),
+        (of, pd): (QpId, PdId),
         access: Access,
         va: u64,
         len: u32,
-    ) -> Option<Place> {
+        use_place: impl FnOnce(Place) -> Result<(), Denied>,
+    ) -> Result<(), Denied> {
         if self.pd != pd {
-            return None;
+            return Err(Denied::Access);
         }
-        self.state.lock().window.place(key, of, access, va, len)
+        let state = self.state.lock();
+        let place = state.window.place(key, of, access, va, len);
+        use_place(place.ok_or(Denied::Access)?)
     }
 
     /// Whether the peer of queue pair `of` of the protection domain `pd`, which shows `key`, may do
     /// what `access` says to all that the window shows.
-    pub(super) fn admits(&self, key: Key, (of, pd): (Qpn, PdId), access: Access) -> bool {
+    pub(super) fn admits(&self, key: Key, (of, pd): (QpId, PdId), access: Access) -> bool {
         self.pd == pd && self.state.lock().window.admits(key, of, access)
     }
 }

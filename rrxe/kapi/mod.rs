@@ -15,6 +15,7 @@ pub(crate) mod mem;
 pub(crate) mod module;
 pub(crate) mod net;
 pub(crate) mod percpu;
+pub(crate) mod process;
 pub(crate) mod random;
 pub(crate) mod rdma;
 pub(crate) mod shmem;

@@ -70,6 +70,11 @@ impl WorkQueue {
         })
     }
 
+    /// The C object.
+    pub(in crate::kapi) fn as_ptr(&self) -> *mut b::workqueue_struct {
+        self.queue.as_ptr()
+    }
+
     /// Has `work` run once, soon. `false` if it is queued already and does not run yet. Any context.
     ///
     /// Everything that was written before is seen by the run that follows, also in the `false` case.
@@ -85,6 +90,15 @@ impl Drop for WorkQueue {
         // SAFETY: By the type invariant the queue is ours.
         unsafe { b::destroy_workqueue(self.queue.as_ptr()) };
     }
+}
+
+/// Has `work` run once, soon, by a thread of the system's on any CPU. `false` if it is queued already
+/// and does not run yet. Any context.
+pub(crate) fn enqueue_unbound<T: Run>(work: &Work<T>) -> bool {
+    // SAFETY: Set before any module is loaded, and never again.
+    let queue = unsafe { b::system_dfl_wq };
+    // SAFETY: Both are initialised. The work's drop waits until it is neither queued nor running.
+    unsafe { b::helpers::queue_work(queue, work.work.raw()) }
 }
 
 /// Has `work` run once, soon, in a softirq on the CPU with number `cpu`, or on this one if that is

@@ -19,7 +19,8 @@ use crate::{
             port_mtu,
             Node, //
         },
-        region::PdId, //
+        region::PdId,
+        rejoin::Rejoin, //
     },
     kapi::{
         debugfs,
@@ -35,7 +36,12 @@ use crate::{
             PortLimits,
             StatDesc,
             Violations, //
-        }, //
+        },
+        sync::Undertaker,
+        work::{
+            new_work,
+            Work, //
+        },
     },
 };
 use kernel::{
@@ -77,8 +83,12 @@ pub(crate) struct Device {
     _attachment: Attachment,
     /// What debugfs shows of the device.
     _files: Pin<KBox<Scope<Arc<Node>>>>,
+    /// Joins multicast groups again.
+    rejoin: Pin<KBox<Work<Rejoin>>>,
     /// What the packet path knows of the device.
     node: Arc<Node>,
+    /// Drops what many of go away at once.
+    undertaker: Undertaker,
     /// Number of the next protection domain.
     next_pd: Atomic<u64>,
     /// Number of the next shared receive queue.
@@ -99,11 +109,15 @@ impl Device {
             node.congestion().publish(dir);
         });
         let files = KBox::pin_init(files, GFP_KERNEL)?;
+        let rejoin = new_work!(Rejoin::new(node.clone()), "rrxe::Device::rejoin");
+        let rejoin = KBox::pin_init(rejoin, GFP_KERNEL)?;
         Ok(Arc::new(
             Self {
                 _attachment: attachment,
                 _files: files,
+                rejoin,
                 node,
+                undertaker: Undertaker::new(c"rrxe-undertaker")?,
                 next_pd: Atomic::new(0),
                 next_srq: Atomic::new(1),
             },
@@ -114,6 +128,16 @@ impl Device {
     /// What the packet path knows of the device.
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    /// Has the network device be a member again, soon, of the multicast groups that it may have lost.
+    pub(super) fn rejoin_groups(&self) {
+        self.node.rejoin_later(&self.rejoin);
+    }
+
+    /// Drops what many of go away at once.
+    pub(super) fn undertaker(&self) -> &Undertaker {
+        &self.undertaker
     }
 
     /// Returns a number that no protection domain of the device has had before.
@@ -137,7 +161,21 @@ impl rdma::ProviderDevice<Provider> for Device {
     }
 
     fn count(&self, index: usize) -> u64 {
-        self.node.counters().get(index)
+        // The part first, so that it is not larger than the whole.
+        let tallied = self.node.tallies().total(index);
+        self.node.counters().get(index).saturating_sub(tallied)
+    }
+
+    fn add_tally(&self) -> Result<u32> {
+        self.node.tallies().add()
+    }
+
+    fn remove_tally(&self, number: u32) {
+        self.node.tallies().remove(number);
+    }
+
+    fn tally(&self, number: u32, index: usize) -> u64 {
+        self.node.tallies().get(number, index)
     }
 
     fn attributes(&self) -> DeviceAttr {
@@ -163,6 +201,8 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_sge_rd: limits::MAX_SGE,
             max_cq: limits::MAX_CQ,
             max_cqe: limits::MAX_CQE,
+            max_cq_moderation_count: u16::MAX,
+            max_cq_moderation_period: u16::MAX,
             max_srq: limits::MAX_SRQ,
             max_srq_wr: limits::MAX_QP_WR,
             max_srq_sge: limits::MAX_SGE,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Making devices (`rdma link add NAME type rrxe netdev NETDEV`), and unmaking them when
-//! their netdev goes away.
+//! their netdev goes away. In drop-in mode `type rxe` makes them too.
 //!
 //! A netdev has one device at most. Any netdev that IP packets can be sent by will do, the
 //! loopback device included, but a VLAN: the device of the netdev below has its addresses.
@@ -22,10 +22,12 @@ use crate::{
         rdma::{
             self,
             DeviceSpec,
+            LinkOps,
             Registered, //
         },
     },
 };
+use core::slice;
 use kernel::{
     prelude::*,
     str::CStr, //
@@ -34,7 +36,30 @@ use kernel::{
 /// The C driver, which has the same driver number and takes our devices for its own.
 pub(crate) const RIVAL: &CStr = c"rdma_rxe";
 
-/// The link type `rrxe`.
+/// The link types: the module's own, and the one of [`RIVAL`].
+static TYPES: [LinkOps; 2] = [
+    LinkOps::new::<Provider>(c"rrxe"),
+    LinkOps::new::<Provider>(c"rxe"),
+];
+
+pub(super) fn own_type() -> &'static LinkOps {
+    let [own, _] = &TYPES;
+    own
+}
+
+/// The link types to answer to, by the module parameter `rxe_link_type`. `EINVAL` if that is
+/// neither 0 nor 1.
+///
+/// The second one is to be registered only while [`RIVAL`] is kept out.
+pub(crate) fn link_types(rxe_link_type: u8) -> Result<&'static [LinkOps]> {
+    match rxe_link_type {
+        0 => Ok(slice::from_ref(own_type())),
+        1 => Ok(&TYPES),
+        _ => Err(EINVAL),
+    }
+}
+
+/// How devices are made, of whatever link type.
 pub(crate) struct Link;
 
 impl rdma::Link<Provider> for Link {
@@ -81,12 +106,18 @@ fn cpus() -> u32 {
 
 /// What happens to netdevs, as far as it concerns devices.
 ///
-/// The RDMA core itself follows their addresses. A change of their MTU is seen by whoever asks.
+/// The RDMA core itself follows their addresses. A change of their MTU is seen by whoever asks, but
+/// one too small for a version of IP ends their memberships, which the next change may let begin again.
 pub(crate) struct NetdevWatch;
 
 impl NetDeviceEvents for NetdevWatch {
     fn up(&self, netdev: &NetDevice) {
         report_state(netdev);
+        rejoin_groups(netdev);
+    }
+
+    fn change_mtu(&self, netdev: &NetDevice) {
+        rejoin_groups(netdev);
     }
 
     fn down(&self, netdev: &NetDevice) {
@@ -110,5 +141,11 @@ impl NetDeviceEvents for NetdevWatch {
 fn report_state(netdev: &NetDevice) {
     if let Some(device) = Registered::<Provider>::find(netdev) {
         device.report_state(netdev);
+    }
+}
+
+fn rejoin_groups(netdev: &NetDevice) {
+    if let Some(device) = Registered::<Provider>::find(netdev) {
+        device.data().rejoin_groups();
     }
 }

@@ -17,6 +17,7 @@ mod performance;
 mod posting;
 mod qp;
 mod qp_attributes;
+mod qp_details;
 mod srq;
 
 pub(crate) mod limits;
@@ -24,6 +25,7 @@ pub(crate) mod limits;
 pub(crate) use self::{
     device::Device,
     link::{
+        link_types,
         NetdevWatch,
         RIVAL, //
     },
@@ -35,8 +37,6 @@ use kernel::prelude::*;
 
 /// The provider: which type stands behind which object.
 pub(crate) struct Provider;
-
-static LINK: rdma::LinkOps = rdma::LinkOps::new::<Provider>(c"rrxe");
 
 impl rdma::Provider for Provider {
     // By these two librxe takes our devices for its own.
@@ -59,6 +59,6 @@ impl rdma::Provider for Provider {
     }
 
     fn link_ops() -> &'static rdma::LinkOps {
-        &LINK
+        link::own_type()
     }
 }

@@ -27,16 +27,19 @@ use crate::{
             self,
             Advice,
             Demand,
+            Details,
             DirectMap,
             LocalRange,
             PageList,
             SgList,
             UserRegion, //
         },
+        sync::SlowBurial,
     },
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::{
         rcu,
         Arc, //
@@ -61,7 +64,7 @@ const RIGHTS: Access = Access::from_bits(
         | Access::OPTIONAL.bits(),
 );
 
-/// The registration of a region: ends its being found.
+/// The registration of a region, which can be found until it is ended.
 pub(crate) struct Registration {
     device: Arc<Device>,
     region: Region,
@@ -70,7 +73,7 @@ pub(crate) struct Registration {
 /// What is registered.
 enum Region {
     /// Memory that stays the same.
-    Fixed(Arc<Mr>),
+    Fixed(Arc<Mr>, SlowBurial<Mr>),
     /// Memory that is listed.
     Fast(Arc<FastRegion>),
 }
@@ -87,10 +90,10 @@ impl rdma::MemoryRegion<Provider> for Registration {
             .checked_sub(1)
             .and_then(|last| region.iova.checked_add(last))
             .ok_or(EINVAL)?;
-        let memory = if access.contains(Access::ON_DEMAND) {
-            Memory::Paged(region.page(pd)?)
-        } else {
-            Memory::Pinned(region.pin(pd)?)
+        let memory = match access.contains(Access::ON_DEMAND) {
+            true if region.is_whole() => Memory::Implicit(region.page_whole(pd)?),
+            true => Memory::Paged(region.page(pd)?),
+            false => Memory::Pinned(region.pin(pd)?),
         };
         if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
             return Err(EINVAL);
@@ -141,8 +144,29 @@ impl rdma::MemoryRegion<Provider> for Registration {
 
     fn list(&self, list: &SgList<'_>) -> Result<c_int> {
         match &self.region {
-            Region::Fixed(_) => Err(EINVAL),
+            Region::Fixed(..) => Err(EINVAL),
             Region::Fast(region) => region.list(list),
+        }
+    }
+
+    fn describe(&self, details: &mut Details) {
+        match &self.region {
+            Region::Fixed(mr, _) => {
+                details
+                    .word(c"memory", kind(mr.memory()))
+                    .hex(c"iova", mr.bounds().va)
+                    .hex(c"access", mr.bounds().access.bits())
+                    .number(c"windows", mr.windows());
+            }
+            Region::Fast(region) => {
+                details.word(c"memory", c"listed");
+                if let Some(registration) = region.registration() {
+                    details
+                        .hex(c"key", registration.key.0)
+                        .hex(c"iova", registration.va)
+                        .hex(c"access", registration.access.bits());
+                }
+            }
         }
     }
 
@@ -154,10 +178,29 @@ impl rdma::MemoryRegion<Provider> for Registration {
         self.key().0
     }
 
-    fn is_in_use(&self) -> bool {
+    fn deregister(self) {
+        let node = self.device.node();
+        // Waits until no one uses what he found, then lets go of the pages.
+        match self.region {
+            Region::Fixed(mr, _) => drop(node.mrs().remove(mr.key().index())),
+            Region::Fast(region) => drop(node.fast_regions().remove(region.index())),
+        }
+    }
+
+    fn abandon(self) {
+        match self.region {
+            Region::Fixed(mr, burial) => {
+                let (mrs, undertaker) = (self.device.node().mrs(), self.device.undertaker());
+                mrs.hand_over(mr.key().index(), undertaker, burial);
+            }
+            Region::Fast(_) => self.deregister(),
+        }
+    }
+
+    fn retire(&self) -> Result {
         match &self.region {
-            Region::Fixed(mr) => mr.has_windows(),
-            Region::Fast(_) => false,
+            Region::Fixed(mr, _) => mr.retire(),
+            Region::Fast(_) => Ok(()),
         }
     }
 }
@@ -173,30 +216,30 @@ impl Registration {
         // The index comes again some day; this makes it unlikely that a stale key fits then.
         let [tag] = random::bytes();
         let key = Key::new(reservation.id(), tag);
+        let burial = SlowBurial::new()?;
         let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory)?, GFP_KERNEL)?;
         reservation.publish(mr.clone())?;
         Ok(Self {
             device,
-            region: Region::Fixed(mr),
+            region: Region::Fixed(mr, burial),
         })
     }
 
     /// The key it was made with. The consumer chooses the tag of one of listed memory.
     fn key(&self) -> Key {
         match &self.region {
-            Region::Fixed(mr) => mr.key(),
+            Region::Fixed(mr, _) => mr.key(),
             Region::Fast(region) => Key::new(region.index(), 0),
         }
     }
 }
 
-impl Drop for Registration {
-    fn drop(&mut self) {
-        let node = self.device.node();
-        // Waits until no one uses what he found, then lets go of the pages.
-        match &self.region {
-            Region::Fixed(mr) => drop(node.mrs().remove(mr.key().index())),
-            Region::Fast(region) => drop(node.fast_regions().remove(region.index())),
-        }
+/// What the memory of a region is, in a word.
+fn kind(memory: &Memory) -> &'static CStr {
+    match memory {
+        Memory::Pinned(_) => c"pinned",
+        Memory::Paged(_) => c"paged",
+        Memory::Implicit(_) => c"implicit",
+        Memory::Direct(_) => c"direct",
     }
 }

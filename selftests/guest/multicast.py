@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=300
+# vm: TMO=600
 """Multicast groups: who gets a datagram, that the network is told, and what the frames look like."""
 
 import contextlib
 import ipaddress
 import itertools
-import os
 import pathlib
-import signal
 import socket
 import sys
 import time
@@ -16,8 +14,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
+from children import Child
 from datagram import GRH, MULTICAST_QPN, QKEY, UdAttr, UdQp, check_header
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
+from machine import eventually
 from pyverbs.addr import GID
 from rdma import STATE, Fabric, Peer, expect_none, refused, shell
 from roce import Bth, Packet, Path, is_roce
@@ -207,7 +207,7 @@ def reports(fabric, ends, family):
     """Routers are told when the first joins and when the last leaves."""
     with Scene(family) as scene, listening(fabric.b, family) as frames:
         receiver = scene.member(ends[0])
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + patient(5)
         packed = scene.group.packed
         check(waits(frames, lambda frame: packed in frame[34:], deadline), "no report of a member")
         receiver.detach(as_gid(scene.group))
@@ -240,7 +240,7 @@ def frames(fabric, ends, family):
         sender = scene.qp(ends[0])
         for hop_limit in (1, 77, 255):
             scene.send(sender, b"look at me", hop_limit=hop_limit)
-            frame = waits(wire, is_roce, time.monotonic() + 5)
+            frame = waits(wire, is_roce, time.monotonic() + patient(5))
             check(frame, "no frame")
             packet = Packet(frame)
             check_equal(frame[:6].hex(":"), ethernet(scene.group).hex(":"), "Ethernet address")
@@ -331,25 +331,97 @@ def wrong_addresses(fabric, ends):
 
 
 @contextlib.contextmanager
-def process_in(fabric, group):
-    """A process whose queue pair is attached to a group, until it is killed."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        qp = UdQp(fabric.open("a"))
-        qp.attach(as_gid(group))
-        os.write(writer, b"attached")
-        signal.pause()
-        os._exit(1)
-    os.close(writer)
+def interrupted_ipv6(end):
+    """The network device has no IPv6 for a moment, as its MTU is too small; it has lost its groups."""
+    address = f"{end.ip6}/64"
+    mtu = pathlib.Path(f"/sys/class/net/{end.netdev}/mtu")
+    before = end.run("cat", str(mtu)).strip()
+    end.run("ip", "link", "set", end.netdev, "mtu", "1200")
     try:
-        with open(reader, "rb") as said:
-            check_equal(said.read(8), b"attached", "what the process says")
-        check_equal(kernel_members(fabric.a, group), 1, "members")
         yield
     finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        end.run("ip", "link", "set", end.netdev, "mtu", before)
+        end.run("ip", "addr", "add", address, "dev", end.netdev, "nodad")
+        shell("wait_for", "10", "have_gid", end.device, end.ip6)
+
+
+def lost(fabric, ends):
+    """A group that the network device has lost is joined again."""
+    end = fabric.a
+    with Scene(6) as scene:
+        sender, receiver = scene.qp(ends[1]), scene.member(ends[0])
+        with interrupted_ipv6(end):
+            check_equal(kernel_members(end, scene.group), 0, "members without IPv6")
+        eventually(lambda: kernel_members(end, scene.group) == 1, "the group is not joined again")
+        scene.send(sender, b"again")
+        scene.got(receiver, sender, b"again")
+        receiver.detach(as_gid(scene.group))
+        check_equal(kernel_members(end, scene.group), 0, "members afterwards")
+
+
+def lost_and_left(fabric, ends):
+    """Who leaves a group that the network device had lost meanwhile leaves others' memberships alone."""
+    end = fabric.a
+    with Scene(6) as scene, end.socket(socket.AF_INET6, socket.SOCK_DGRAM) as other:
+        stays, goes = scene.member(ends[0]), scene.member(ends[0])
+        with interrupted_ipv6(end):
+            goes.detach(as_gid(scene.group))
+        eventually(lambda: kernel_members(end, scene.group) == 1, "the group is not joined again")
+        index = int(end.run("cat", f"/sys/class/net/{end.netdev}/ifindex"))
+        other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, scene.group.packed + index.to_bytes(4, "little"))
+        check_equal(kernel_members(end, scene.group), 2, "members with another one")
+        stays.detach(as_gid(scene.group))
+        check_equal(kernel_members(end, scene.group), 1, "members but for ours")
+        with interrupted_ipv6(end):
+            pass
+
+
+# How often a user's queue pairs may be attached.
+SHARE = 1024
+
+
+def shares(fabric):
+    """A user may not take all groups: others can join then, and it can again when it has left some."""
+
+    def take_one():
+        qp = UdQp(fabric.open("a"))
+        qp.attach(as_gid(group_address(4)))
+        yield
+
+    def take_all():
+        qp = UdQp(fabric.open("a"))
+        groups = [as_gid(group_address(4)) for _ in range(SHARE)]
+        for group in groups:
+            qp.attach(group)
+        with refused(28):
+            qp.attach(as_gid(group_address(4)))
+        yield
+        qp.detach(groups[0])
+        qp.attach(groups[0])
+        yield
+
+    with Child(take_all, uid=1000) as first, Child(take_one, uid=1001) as second:
+        first.step()
+        second.step()
+        first.step()
+    # What the first process had has been given back.
+    with Child(take_all, uid=1000) as again:
+        again.step()
+
+
+@contextlib.contextmanager
+def process_in(fabric, group):
+    """A process whose queue pair is attached to a group, until it is killed."""
+
+    def join():
+        qp = UdQp(fabric.open("a"))
+        qp.attach(as_gid(group))
+        yield
+
+    with Child(join) as child:
+        child.step()
+        check_equal(kernel_members(fabric.a, group), 1, "members")
+        yield
 
 
 def killed(fabric):
@@ -390,6 +462,10 @@ def main():
         suite.add("refusals", refusals, ends)
         suite.add("limits", limits, ends, rxe_differs="joins no group of IP")
         suite.add("wrong addresses", wrong_addresses, fabric, ends, rxe_differs="joins no group of IP")
+        ends = [stack.enter_context(fabric.open(side, 6)) for side in "ab"]
+        for name, test in (("lost", lost), ("lost and left", lost_and_left)):
+            suite.add(name, test, fabric, ends, rxe_differs="joins no group of IP")
+        suite.add("shares of users", shares, fabric, limit=240, rxe_differs="has no shares")
         suite.add("process killed", killed, fabric, rxe_differs="joins no group of IP")
         suite.add("device deleted", device_gone, fabric, rxe_differs="waits for the process")
         suite.run()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=300
+# vm: TMO=600
 """Memory that is paged on demand: nothing is pinned, and the process may do with it what it likes."""
 
 import contextlib
@@ -20,8 +20,24 @@ import ktap
 import pyverbs.libibverbs_enums as e
 import workload
 from ktap import check, check_equal
+from machine import eventually
 from pyverbs.mr import MR
-from rdma import ACCESS, ALL_ACCESS, STATUS, Device, Fabric, RcQp, Region, UcQp, pair, poll_for, refused
+from rdma import (
+    ACCESS,
+    ALL_ACCESS,
+    MW_TYPE,
+    STATUS,
+    Device,
+    Fabric,
+    RcQp,
+    Region,
+    Remote,
+    UcQp,
+    ack_timeout,
+    pair,
+    poll_for,
+    refused,
+)
 
 PAGE = mmap.PAGESIZE
 PAGED = ALL_ACCESS | ACCESS.ON_DEMAND
@@ -30,6 +46,7 @@ READ, WRITE, NO_FAULT = (
     e._IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
     e._IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT,
 )
+SUPPORT_IMPLICIT = int(e.ibv_odp_general_caps.IBV_ODP_SUPPORT_IMPLICIT)
 FLUSH = int(e._IBV_ADVISE_MR_FLAG_FLUSH)
 SENDS = ("send", "send_imm", "write", "write_imm")
 
@@ -44,22 +61,37 @@ class PagedDevice(Device):
         return Region(self, length, access)
 
 
+class WholeDevice(Device):
+    """A device each of whose regions is the whole address space; what it has of it is a part of that."""
+
+    def region(self, length, access=PAGED):
+        region = Region.__new__(Region)
+        region.mr = MR(self.pd, length, access, implicit=True)
+        region.length = length
+        region.fill(0)
+        return region
+
+
 class Mapping(Region):
     """Registered memory that was mapped for it, and that can be unmapped and mapped again."""
 
+    whole = False
+
     def __init__(self, device, pages, access=PAGED, fd=-1):
         self.length = pages * PAGE
-        self.memory = mmap.mmap(fd, self.length, mmap.MAP_SHARED if fd >= 0 else mmap.MAP_PRIVATE)
+        flags = mmap.MAP_SHARED if fd >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
+        self.memory = mmap.mmap(fd, self.length, flags)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        self.mr = MR(device.pd, self.length, access, self.address)
+        self.mr = MR(device.pd, self.length, access, self.address, self.whole)
 
     def forget(self):
         """Have the contents of all pages dropped."""
         self.memory.madvise(mmap.MADV_DONTNEED)
 
-    def unmap(self, page):
-        """Take one page out of the address space."""
-        check(libc.munmap(ctypes.c_void_p(self.address + page * PAGE), PAGE) == 0, "munmap")
+    def unmap(self, page, count=1):
+        """Take pages out of the address space."""
+        start, length = ctypes.c_void_p(self.address + page * PAGE), ctypes.c_size_t(count * PAGE)
+        check(libc.munmap(start, length) == 0, "munmap")
 
     def map_again(self, page):
         """Put a fresh page there."""
@@ -68,6 +100,12 @@ class Mapping(Region):
         libc.mmap.restype = ctypes.c_void_p
         got = libc.mmap(ctypes.c_void_p(address), PAGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
         check(got == address, "mmap at a fixed address")
+
+
+class WholeMapping(Mapping):
+    """Mapped memory that is registered with all the rest of the address space."""
+
+    whole = True
 
 
 def write(qa, qb, source, target, data, offset=0):
@@ -87,7 +125,7 @@ def fail(poster, cq, status):
 
 def all_operations(a, b, kind, kinds, **options):
     """Every operation, with all memory of both sides paged on demand."""
-    with pair(a, b, kind=kind, timeout=15) as (qa, qb):
+    with pair(a, b, kind=kind, timeout=ack_timeout(15)) as (qa, qb):
         workload.exercise(qa, qb, kinds=kinds, **options)
 
 
@@ -107,17 +145,17 @@ def forking(a, b):
     thread = threading.Thread(target=fork)
     thread.start()
     try:
-        with pair(a, b, timeout=15) as (qa, qb):
+        with pair(a, b, timeout=ack_timeout(15)) as (qa, qb):
             workload.exercise(qa, qb)
     finally:
         stop.set()
         thread.join()
 
 
-def forgotten(a, b):
+def forgotten(a, b, mapping=Mapping):
     """Pages whose contents the process drops are not used any longer: the new ones are."""
     with pair(a, b) as (qa, qb):
-        source, target = Mapping(a, 4), Mapping(b, 4)
+        source, target = mapping(a, 4), mapping(b, 4)
         for round_ in range(20):
             write(qa, qb, source, target, bytes([round_ + 1]) * 3 * PAGE, 100)
             target.forget()
@@ -143,28 +181,28 @@ def shared_file(a, b):
         os.close(fd)
 
 
-def unmapped_remotely(a, b):
+def unmapped_remotely(a, b, mapping=Mapping):
     """A WRITE to, and a READ of, memory that is not there any more: access error."""
     for operation in (RcQp.write, RcQp.read):
         with pair(a, b) as (qa, qb):
-            source, target = Mapping(a, 3), Mapping(b, 3)
+            source, target = mapping(a, 3), mapping(b, 3)
             write(qa, qb, source, target, b"before", PAGE)
             target.unmap(1)
             fail(lambda: operation(qa, [source.sge(0, 2 * PAGE)], target.at()), qa.send_cq, STATUS.REM_ACCESS_ERR)
 
 
-def unmapped_locally(a, b):
+def unmapped_locally(a, b, mapping=Mapping):
     """A SEND of, a READ into and a receive into memory that is not there: protection error."""
     with pair(a, b) as (qa, qb):
-        source, target = Mapping(a, 2), Mapping(b, 2)
+        source, target = mapping(a, 2), mapping(b, 2)
         source.unmap(1)
         fail(lambda: qa.write([source.sge()], target.at()), qa.send_cq, STATUS.LOC_PROT_ERR)
     with pair(a, b) as (qa, qb):
-        source, target = Mapping(a, 2), Mapping(b, 2)
+        source, target = mapping(a, 2), mapping(b, 2)
         source.unmap(1)
         fail(lambda: qa.read([source.sge()], target.at()), qa.send_cq, STATUS.LOC_PROT_ERR)
     with pair(a, b) as (qa, qb):
-        source, target = Mapping(a, 2), Mapping(b, 2)
+        source, target = mapping(a, 2), mapping(b, 2)
         target.unmap(1)
         qb.recv([target.sge()])
         fail(lambda: qa.send([source.sge()]), qb.recv_cq, STATUS.LOC_PROT_ERR)
@@ -190,9 +228,9 @@ def secret_memory(a, b):
             fail(lambda: getattr(qa, name)([source.sge()], target.at()), qa.send_cq, STATUS.REM_ACCESS_ERR)
 
 
-def mapped_again(a, b):
+def mapped_again(a, b, mapping=Mapping):
     """Memory that comes back can be used again; the failure was not for ever."""
-    source, target = Mapping(a, 3), Mapping(b, 3)
+    source, target = mapping(a, 3), mapping(b, 3)
     for _ in range(3):
         target.unmap(1)
         with pair(a, b) as (qa, qb):
@@ -200,6 +238,29 @@ def mapped_again(a, b):
         target.map_again(1)
         with pair(a, b) as (qa, qb):
             write(qa, qb, source, target, os.urandom(2 * PAGE), 300)
+
+
+def failed_together(a, b):
+    """Many that miss a page at once fail once each, and those that go away meanwhile leave nothing behind."""
+    source, target = Mapping(a, 32), Mapping(b, 32)
+
+    def crowd(stack):
+        pairs = [stack.enter_context(pair(a, b)) for _ in range(8)]
+        for qa, _ in pairs:
+            qa.write([source.sge()], target.at())
+            qa.read([source.sge()], target.at())
+        return pairs
+
+    for round_ in range(6):
+        memory, status = ((target, STATUS.REM_ACCESS_ERR), (source, STATUS.LOC_PROT_ERR))[round_ % 2]
+        memory.unmap(1)
+        with contextlib.ExitStack() as stack:
+            for qa, _ in crowd(stack)[round_:]:
+                check_equal(poll_for(qa.send_cq, 2)[0].status, status, "status of what meets the gap")
+        memory.map_again(1)
+        with contextlib.ExitStack() as stack:
+            for qa, _ in crowd(stack):
+                qa.sent(2)
 
 
 def read_only(a, b):
@@ -236,9 +297,9 @@ def nothing_pinned(a, b):
     check(status("VmRSS") - before < 16384, f"{status('VmRSS') - before} kB came in")
 
 
-def advice(a, b):
+def advice(a, b, mapping=Mapping):
     """Prefetching brings pages in, and says what is wrong."""
-    memory = Mapping(b, 16)
+    memory = mapping(b, 16)
 
     def advise(what, sge, flags=FLUSH):
         b.pd.advise_mr(what, flags, [sge])
@@ -247,17 +308,90 @@ def advice(a, b):
         for flags in (FLUSH, 0):
             advise(what, memory.sge(), flags)
     with refused(errno.EFAULT):
-        advise(READ, memory.sge(PAGE, 16 * PAGE))
+        advise(READ, memory.sge(PAGE, 1 << 31))
     memory.unmap(3)
     for what in (READ, WRITE):
         with refused(errno.EFAULT):
             advise(what, memory.sge())
     advise(NO_FAULT, memory.sge(0, 3 * PAGE))
-    constant, pinned = Mapping(b, 1, ACCESS.ON_DEMAND | ACCESS.REMOTE_READ), Mapping(b, 1, ALL_ACCESS)
+    constant, pinned = mapping(b, 1, ACCESS.ON_DEMAND | ACCESS.REMOTE_READ), Mapping(b, 1, ALL_ACCESS)
     with refused(errno.EPERM):
         advise(WRITE, constant.sge())
     with refused(errno.EINVAL):
         advise(READ, pinned.sge())
+
+
+def offers_all(a, _b):
+    """The device says that all of an address space can be registered, and huge pages of it cannot."""
+    check(a.ctx.query_device_ex().odp_caps.general_caps & SUPPORT_IMPLICIT, "not offered")
+    memory = Mapping(a, 1)
+    with refused(errno.EINVAL):
+        MR(a.pd, PAGE, PAGED | ACCESS.HUGETLB, memory.address, True)
+
+
+def nowhere(a, b):
+    """Addresses where a process has nothing, or cannot have anything."""
+    for address in (0, 8, 1 << 40, (1 << 47) - PAGE, 1 << 47, 1 << 56, 0xFFFF888000000000, (1 << 64) - 8):
+        with pair(a, b) as (qa, _):
+            source, target = Mapping(a, 1), WholeMapping(b, 1)
+            place = Remote(address, target.mr.rkey)
+            fail(lambda: qa.write([source.sge(0, 8)], place), qa.send_cq, STATUS.REM_ACCESS_ERR)
+        with pair(a, b) as (qa, _):
+            fail(lambda: qa.read([source.sge(0, 8)], place), qa.send_cq, STATUS.REM_ACCESS_ERR)
+    with pair(a, b) as (qa, _):
+        here = WholeMapping(a, 1)
+        sge = here.sge(0, 8)
+        sge.addr = 1 << 40
+        fail(lambda: qa.write([sge], target.at()), qa.send_cq, STATUS.LOC_PROT_ERR)
+
+
+def unreclaimable():
+    """Memory that the kernel keeps for itself, in bytes."""
+    lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("SUnreclaim:"))
+
+
+def far_and_wide(a, b):
+    """A little here and there in a large address space, and what the kernel has needed for it comes back."""
+    stretch, count = 16 << 20, 1100
+    with pair(a, b) as (qa, _):
+        source, target = Mapping(a, 1), WholeMapping(b, count * stretch // PAGE)
+        target.memory.madvise(mmap.MADV_NOHUGEPAGE)
+        before = unreclaimable()
+        numbers = range(1, count + 1)
+        for number in numbers:
+            source.set_word(number)
+            qa.write([source.sge(0, 8)], target.at(number * stretch - 8))
+            qa.sent(1)
+        check(unreclaimable() - before > 32 << 20, "the kernel needs no memory for that?")
+        for number in numbers:
+            qa.read([source.sge(8, 8)], target.at(number * stretch - 8))
+            qa.sent(1)
+            check_equal(source.word(8), number, f"the word at the end of stretch {number}")
+        target.unmap(0, count * stretch // PAGE)
+        eventually(lambda: unreclaimable() - before < 16 << 20, "the memory that the kernel needed comes back", 30)
+        fail(lambda: qa.read([source.sge(0, 8)], target.at(stretch)), qa.send_cq, STATUS.REM_ACCESS_ERR)
+
+
+def across_stretches(a, b):
+    """A message across the border of two stretches; and the same memory in windows."""
+    stretch = 16 << 20
+    source, target = Mapping(a, 4), WholeMapping(b, 2 * stretch // PAGE, PAGED | ACCESS.MW_BIND)
+    border = -target.address % stretch or stretch
+    with pair(a, b) as (qa, qb):
+        write(qa, qb, source, target, os.urandom(3 * PAGE), border - PAGE - 100)
+        window = b.window(MW_TYPE.TYPE_2)
+        window.bind(qb, target, border - PAGE, 2 * PAGE)
+        qb.sent(1)
+        target.forget()
+        source.write(b"through a window")
+        at = window.at(target.address + border - 8)
+        qa.write([source.sge(0, 16)], at)
+        qa.sent(1)
+        check_equal(target.read(16, border - 8), b"through a window", "what was written")
+        target.unmap(border // PAGE)
+        fail(lambda: qa.write([source.sge(0, 16)], at), qa.send_cq, STATUS.REM_ACCESS_ERR)
+        window.close()
 
 
 TESTS = (
@@ -273,6 +407,16 @@ TESTS = (
 )
 
 
+WHOLE_TESTS = (
+    ("pages the process forgets", forgotten),
+    ("peers use unmapped memory", unmapped_remotely),
+    ("requests name unmapped memory", unmapped_locally),
+    ("memory unmapped and mapped again", mapped_again),
+    ("prefetch", advice),
+)
+LACKS = {"rxe_differs": "does not have it"}
+
+
 def main():
     suite = ktap.Suite("paging")
     with contextlib.ExitStack() as stack:
@@ -284,8 +428,21 @@ def main():
         alone = {"sizes": (0, 8, 100, 1000), "window": 1}
         suite.add("all operations of UC", all_operations, a, b, UcQp, SENDS, rxe_differs="has no UC paging", **alone)
         suite.add("a process that forks", forking, a, b, limit=120)
+        suite.add(
+            "memory that many miss at once", failed_together, a, b,
+            limit=120, rxe_differs="tries again until the peer gives up",
+        )
         for name, func, differs in TESTS:
             suite.add(name, func, a, b, rxe_differs=differs)
+        whole = [stack.enter_context(WholeDevice(end.device, end.ip4)) for end in ends]
+        suite.add("all operations of RC on a whole address space", all_operations, *whole, RcQp, workload.KINDS, **LACKS)
+        suite.add("a process that forks, registered as a whole", forking, *whole, limit=120, **LACKS)
+        for name, func in WHOLE_TESTS:
+            suite.add(f"whole address space: {name}", func, a, b, WholeMapping, **LACKS)
+        suite.add("whole address space: offered", offers_all, a, b, **LACKS)
+        suite.add("whole address space: nowhere", nowhere, a, b, **LACKS)
+        suite.add("whole address space: across stretches", across_stretches, a, b, **LACKS)
+        suite.add("whole address space: far and wide", far_and_wide, a, b, limit=120, **LACKS)
         suite.run()
 
 

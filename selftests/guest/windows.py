@@ -416,6 +416,22 @@ def taken_away_in_use(ends):
             expect_none(scene.qa.send_cq, 0.02)
 
 
+def untouched_when_taken_away(ends):
+    """When an invalidation has completed, nobody writes to the memory any more."""
+    for _ in range(10):
+        with Scene(ends, MW_TYPE.TYPE_2, mtu=4096) as scene:
+            scene.bind(0, SIZE)
+            for fill in range(60):
+                scene.here.fill(fill + 1)
+                scene.qa.write([scene.here.sge()], scene.window.at(scene.there.at().addr))
+            scene.qb.local_inv(scene.window.key)
+            (done,) = poll_for(scene.qb.send_cq, 1)
+            memory = scene.there.read(SIZE)
+            poll_for(scene.qa.send_cq, 60)
+            if done.status == STATUS.SUCCESS:
+                check_equal(scene.there.read(SIZE), memory, "memory, some time later")
+
+
 def is_offered(ends):
     """The device says that it has windows of both types."""
     attr = ends[0].ctx.query_device()
@@ -457,6 +473,7 @@ def main():
         suite.add("type 2: begins at zero", begins_at_zero, ends, rxe_differs="shows all of the region")
         suite.add("type 2: waits for all before", waits_for_all_before, ends)
         suite.add("type 2: taken away in use", taken_away_in_use, ends)
+        suite.add("type 2: untouched when taken away", untouched_when_taken_away, ends)
         suite.add("what no peer invalidates", what_no_peer_invalidates, ends, rxe_differs="does not look at the owner")
         suite.add("what is not invalidated", what_is_not_invalidated, ends, rxe_differs="does not look at the owner")
         suite.add("many", many, ends)

@@ -98,27 +98,79 @@ __rust_helper bool rust_helper_netdev_is_settled_in(const struct net_device *dev
 
 /* ---- multicast groups ---- */
 
-__rust_helper int rust_helper_ip_mc_join(struct net_device *dev, __be32 group)
+/* Returns what has joined, with a reference. Joining itself does not tell if it failed. */
+__rust_helper struct in_device *rust_helper_ip_mc_join(struct net_device *dev, __be32 group)
 {
 	struct in_device *in_dev;
+	struct ip_mc_list *member = NULL;
 
 	rtnl_lock();
 	in_dev = __in_dev_get_rtnl(dev);
-	if (in_dev)
+	if (in_dev) {
 		ip_mc_inc_group(in_dev, group);
+		for (member = rtnl_dereference(in_dev->mc_list); member;
+		     member = rtnl_dereference(member->next_rcu))
+			if (member->multiaddr == group)
+				break;
+	}
+	if (member)
+		in_dev_hold(in_dev);
 	rtnl_unlock();
-	return in_dev ? 0 : -ENODEV;
+	if (!in_dev)
+		return ERR_PTR(-ENODEV);
+	return member ? in_dev : ERR_PTR(-ENOMEM);
 }
 
-__rust_helper void rust_helper_ip_mc_leave(struct net_device *dev, __be32 group)
+/* Whether that is what the device has now, and has not lost with its memberships. */
+__rust_helper bool rust_helper_ip_mc_is_current(const struct net_device *dev,
+						const struct in_device *in_dev)
 {
-	struct in_device *in_dev;
+	return rcu_access_pointer(dev->ip_ptr) == in_dev;
+}
+
+/* What the device has lost has no memberships any more. */
+__rust_helper void rust_helper_ip_mc_leave(struct in_device *in_dev, __be32 group)
+{
+	rtnl_lock();
+	ip_mc_dec_group(in_dev, group);
+	rtnl_unlock();
+	in_dev_put(in_dev);
+}
+
+/* Returns what has joined, with a reference. */
+__rust_helper struct inet6_dev *rust_helper_ipv6_mc_join(struct net_device *dev,
+							 const struct in6_addr *group)
+{
+	struct inet6_dev *idev;
+	int err = -ENODEV;
 
 	rtnl_lock();
-	in_dev = __in_dev_get_rtnl(dev);
-	if (in_dev)
-		ip_mc_dec_group(in_dev, group);
+	idev = in6_dev_get(dev);
+	if (idev)
+		err = ipv6_dev_mc_inc(dev, group);
 	rtnl_unlock();
+	if (!err)
+		return idev;
+	if (idev)
+		in6_dev_put(idev);
+	return ERR_PTR(err);
+}
+
+__rust_helper bool rust_helper_ipv6_mc_is_current(const struct net_device *dev,
+						  const struct inet6_dev *idev)
+{
+	return rcu_access_pointer(dev->ip6_ptr) == idev;
+}
+
+/* What the device has now may be another one, with memberships of others. */
+__rust_helper void rust_helper_ipv6_mc_leave(struct inet6_dev *idev,
+					     const struct in6_addr *group)
+{
+	rtnl_lock();
+	if (rust_helper_ipv6_mc_is_current(idev->dev, idev))
+		ipv6_dev_mc_dec(idev->dev, group);
+	rtnl_unlock();
+	in6_dev_put(idev);
 }
 
 /* ---- socket buffers ---- */

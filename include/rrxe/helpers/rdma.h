@@ -75,6 +75,22 @@ __rust_helper void rust_helper_ib_qp_deliver(struct ib_qp *qp, enum ib_event_typ
 		qp->event_handler(&event, qp->qp_context);
 }
 
+/* What a driver tells of an object, within a message of the core's. */
+__rust_helper void *rust_helper_rdma_details_begin(struct sk_buff *message)
+{
+	return nla_nest_start(message, RDMA_NLDEV_ATTR_DRIVER);
+}
+
+__rust_helper void rust_helper_rdma_details_end(struct sk_buff *message, void *nest)
+{
+	nla_nest_end(message, nest);
+}
+
+__rust_helper void rust_helper_rdma_details_cancel(struct sk_buff *message, void *nest)
+{
+	nla_nest_cancel(message, nest);
+}
+
 __rust_helper struct ib_umem *
 rust_helper_ib_umem_get_va(struct ib_device *device, unsigned long addr,
 			   size_t size, int access)
@@ -105,6 +121,18 @@ __rust_helper unsigned long rust_helper_ib_umem_start(struct ib_umem_odp *umem)
 __rust_helper unsigned long rust_helper_ib_umem_end(struct ib_umem_odp *umem)
 {
 	return ib_umem_end(umem);
+}
+
+__rust_helper unsigned long rust_helper_mm_task_size(struct mm_struct *mm)
+{
+	return mm->task_size;
+}
+
+/* Whether the process has no memory there any more. */
+__rust_helper bool
+rust_helper_mmu_notifier_range_unmaps(const struct mmu_notifier_range *range)
+{
+	return range->event == MMU_NOTIFY_UNMAP || range->event == MMU_NOTIFY_RELEASE;
 }
 
 __rust_helper bool

@@ -53,7 +53,7 @@ pub(crate) trait Receiver: Send + Sync + Sized + 'static {
     /// Lets go of all that belongs to the namespace, which ends: routes above all.
     ///
     /// Called in process context, once, after the last call of [`receive`](Self::receive) and after
-    /// the network devices have left the namespace. May sleep.
+    /// the network devices have left the namespace, if there has been a [`Listener`]. May sleep.
     fn namespace_ends(&self);
 }
 
@@ -71,6 +71,8 @@ struct State {
     listeners: usize,
     v4: Option<EncapSocket>,
     v6: Option<EncapSocket>,
+    /// They have been open: there may be traces of the namespace.
+    was_open: bool,
     /// The namespace is gone.
     closed: bool,
 }
@@ -119,6 +121,7 @@ impl<R: Receiver> Namespace<R> {
             };
             state.v4 = Some(v4);
             state.v6 = v6;
+            state.was_open = true;
         }
         state.listeners = state.listeners.saturating_add(1);
         Ok(())
@@ -151,6 +154,7 @@ impl<R: Receiver> Pernet for Namespace<R> {
                     listeners: 0,
                     v4: None,
                     v6: None,
+                    was_open: false,
                     closed: false,
                 }),
             }? Error),
@@ -162,10 +166,13 @@ impl<R: Receiver> Pernet for Namespace<R> {
         let mut state = self.state.lock();
         state.closed = true;
         Self::close(&mut state);
+        let was_open = state.was_open;
         drop(state);
-        self.receiver.namespace_ends();
-        // What has been left to RCU may have routes as well.
-        wait_for_burials();
+        if was_open {
+            self.receiver.namespace_ends();
+            // What has been left to RCU may have routes as well.
+            wait_for_burials();
+        }
     }
 }
 

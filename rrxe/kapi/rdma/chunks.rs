@@ -3,9 +3,10 @@
 //! Ranges of registered memory, of whatever kind.
 
 use super::{
+    implicit::ImplicitChunks,
     page_list::PageChunks,
     paged::{
-        Absence,
+        MissingPage,
         PagedChunks, //
     },
     umem::PinnedChunks, //
@@ -22,6 +23,8 @@ pub(crate) enum Chunks<'a, R = ReadOnly> {
     Pinned(PinnedChunks<'a, R>),
     /// Of a user process, as far as its pages are there.
     Paged(PagedChunks<'a, R>),
+    /// Of all that a user process has, as far as its pages are there.
+    Implicit(ImplicitChunks<'a, R>),
     /// Of the kernel, in one piece.
     Direct(Option<Chunk<'a, R>>),
     /// Of the kernel, page by page.
@@ -29,12 +32,13 @@ pub(crate) enum Chunks<'a, R = ReadOnly> {
 }
 
 impl<'a, R: Rights> Iterator for Chunks<'a, R> {
-    type Item = Result<Chunk<'a, R>, Absence>;
+    type Item = Result<Chunk<'a, R>, MissingPage>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             Self::Pinned(chunks) => chunks.next().map(Ok),
             Self::Paged(chunks) => chunks.next(),
+            Self::Implicit(chunks) => chunks.next(),
             Self::Direct(chunk) => chunk.take().map(Ok),
             Self::Listed(chunks) => chunks.next().map(Ok),
         }

@@ -29,6 +29,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc, //
@@ -48,6 +49,8 @@ use kernel::{
 #[repr(C)]
 pub(crate) struct IbDevice {
     raw: Opaque<b::ib_device>,
+    /// Whether it is being unregistered, or about to be.
+    leaving: Atomic<bool>,
     /// Whether the last operation has been called.
     gone: Atomic<bool>,
 }
@@ -85,6 +88,16 @@ impl IbDevice {
 
     pub(super) fn as_raw(&self) -> *mut b::ib_device {
         self.raw.get()
+    }
+
+    /// Announces that it is about to be unregistered.
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Relaxed);
+    }
+
+    /// Whether it is being unregistered, or about to be: all objects are going to be destroyed.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
     }
 
     /// Whether the device has gone away, all but the return of its last operation.
@@ -248,6 +261,10 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_cq: u32,
     /// Completions that fit into a queue.
     pub(crate) max_cqe: u32,
+    /// Completions to be notified of at once.
+    pub(crate) max_cq_moderation_count: u16,
+    /// How long a notification may be held back, in microseconds.
+    pub(crate) max_cq_moderation_period: u16,
     /// Shared receive queues.
     pub(crate) max_srq: u32,
     /// Requests that fit into a shared receive queue.
@@ -299,8 +316,20 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
     fn counters() -> &'static [StatDesc];
 
     /// How many there were, since the device was made, of what is at `index` of
-    /// [`counters`](Self::counters). Process context.
+    /// [`counters`](Self::counters), without those of queue pairs that were bound to a
+    /// [tally](Self::add_tally) then. Process context.
     fn count(&self, index: usize) -> u64;
+
+    /// Makes a set of counters, a tally, which queue pairs can be [bound](super::QueuePair::bind_tally)
+    /// to. Returns its number, which is not zero. Process context, may sleep.
+    fn add_tally(&self) -> Result<u32>;
+
+    /// Drops the tally `number`, to which no queue pair is bound. Process context, may sleep.
+    fn remove_tally(&self, number: u32);
+
+    /// How many the tally `number` has counted of what is at `index` of [`counters`](Self::counters).
+    /// Process context.
+    fn tally(&self, number: u32, index: usize) -> u64;
 
     /// What the device offers.
     fn attributes(&self) -> DeviceAttr;
@@ -349,7 +378,8 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         // The device is deleted by the same command set that made it.
         to.kernel_cap_flags = u64::from(b::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG)
             | u64::from(b::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING);
-        to.odp_caps.general_caps = u64::from(b::ib_odp_general_cap_bits_IB_ODP_SUPPORT);
+        to.odp_caps.general_caps = u64::from(b::ib_odp_general_cap_bits_IB_ODP_SUPPORT)
+            | u64::from(b::ib_odp_general_cap_bits_IB_ODP_SUPPORT_IMPLICIT);
         to.odp_caps.per_transport_caps.rc_odp_caps = from.rc_paging.0;
         to.odp_caps.per_transport_caps.uc_odp_caps = from.uc_paging.0;
         to.odp_caps.per_transport_caps.ud_odp_caps = from.ud_paging.0;
@@ -360,6 +390,8 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_sge_rd = c_int::try_from(from.max_sge_rd)?;
         to.max_cq = c_int::try_from(from.max_cq)?;
         to.max_cqe = c_int::try_from(from.max_cqe)?;
+        to.cq_caps.max_cq_moderation_count = from.max_cq_moderation_count;
+        to.cq_caps.max_cq_moderation_period = from.max_cq_moderation_period;
         to.max_srq = c_int::try_from(from.max_srq)?;
         to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
         to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;

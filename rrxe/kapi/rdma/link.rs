@@ -6,6 +6,7 @@
 
 use super::{
     registry,
+    IbDevice,
     Provider, //
 };
 use crate::kapi::{
@@ -48,8 +49,7 @@ impl LinkOps {
             },
             type_: name.to_bytes_with_nul().as_ptr(),
             newlink: Some(newlink::<P>),
-            // The core unregisters the device itself, there is nothing to do before.
-            dellink: None,
+            dellink: Some(dellink),
         }))
     }
 
@@ -58,28 +58,31 @@ impl LinkOps {
     }
 }
 
-/// The registration of a provider's link type.
+/// The registration of all link types of the module.
 ///
-/// Its drop unregisters all of the provider's devices as well, and returns when no code of
-/// the module is called any more on their behalf.
-pub(crate) struct LinkRegistration(&'static LinkOps);
+/// Its drop unregisters all devices as well, and returns when no code of the module is called any
+/// more on their behalf.
+pub(crate) struct LinkRegistration(&'static [LinkOps]);
 
 impl LinkRegistration {
-    /// Registers the link type of a provider. `EBUSY` but for the first time in the life of the
-    /// module.
-    pub(crate) fn new<P: Provider>() -> Result<Self> {
+    /// Registers link types, which nobody else may have registered. `EBUSY` but for the first time
+    /// in the life of the module.
+    pub(crate) fn new(types: &'static [LinkOps]) -> Result<Self> {
         registry::init()?;
-        let ops = P::link_ops();
-        // SAFETY: `ops` is static, and unregistered by the drop.
-        unsafe { b::rdma_link_register(ops.as_raw()) };
-        Ok(Self(ops))
+        for ops in types {
+            // SAFETY: `ops` is static, and unregistered by the drop.
+            unsafe { b::rdma_link_register(ops.as_raw()) };
+        }
+        Ok(Self(types))
     }
 }
 
 impl Drop for LinkRegistration {
     fn drop(&mut self) {
-        // SAFETY: Registered in `new`. This waits for devices that are being made.
-        unsafe { b::rdma_link_unregister(self.0.as_raw()) };
+        for ops in self.0 {
+            // SAFETY: Registered in `new`. This waits for devices that are being made.
+            unsafe { b::rdma_link_unregister(ops.as_raw()) };
+        }
         registry::unregister_all();
         sync::wait_for_burials();
     }
@@ -102,4 +105,15 @@ unsafe extern "C" fn newlink<P: Provider>(
         P::Link::add(name, netdev)?;
         Ok(0)
     })
+}
+
+/// The operation `dellink`: after it the core unregisters the device itself.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, with a device of the link type.
+unsafe extern "C" fn dellink(ib: *mut b::ib_device) -> c_int {
+    // SAFETY: The core holds the device meanwhile.
+    unsafe { IbDevice::from_raw(ib) }.leave();
+    0
 }

@@ -26,12 +26,15 @@
 
 mod ah;
 mod chunks;
+mod counter;
 mod cq;
 mod cq_notify;
+mod detail;
 mod device;
 mod direct;
 mod event;
 mod gid;
+mod implicit;
 mod link;
 mod mad;
 mod mmap;
@@ -68,6 +71,7 @@ pub(crate) use self::{
         Moment, //
     },
     cq_notify::CqNotify,
+    detail::Details,
     device::{
         Device,
         DeviceAttr,
@@ -86,6 +90,7 @@ pub(crate) use self::{
         SrqEvent,
         SrqEvents, //
     },
+    implicit::ImplicitUmem,
     link::{
         Link,
         LinkOps,
@@ -109,7 +114,6 @@ pub(crate) use self::{
         SgList, //
     },
     paged::{
-        Absence,
         Demand,
         MissingPage,
         PagedUmem, //

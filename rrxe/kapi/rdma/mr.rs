@@ -9,13 +9,16 @@ use super::{
     },
     paged::PagedUmem,
     umem::Umem,
+    Details,
     DirectMap,
+    ImplicitUmem,
     Provider,
     SgList, //
 };
 use crate::kapi::{
     bindings as b,
-    error::eopnotsupp, //
+    error::eopnotsupp,
+    process, //
 };
 use core::mem::MaybeUninit;
 use kernel::{
@@ -40,6 +43,16 @@ impl UserRegion {
     /// Pins the pages of the region, in the calling process. May sleep.
     pub(crate) fn pin<P: Provider>(&self, pd: &Pd<P>) -> Result<Umem> {
         Umem::pin(pd.device(), self)
+    }
+
+    /// Whether it is all that the calling process has, each byte called by its address.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.start == 0 && self.length == u64::MAX && self.iova == 0
+    }
+
+    /// Has the pages of all that the calling process has come when they are needed. May sleep.
+    pub(crate) fn page_whole<P: Provider>(&self, pd: &Pd<P>) -> Result<ImplicitUmem> {
+        ImplicitUmem::new(pd.device(), self)
     }
 
     /// Has the pages of the region come when they are needed, from the calling process. May sleep.
@@ -121,11 +134,19 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     /// The key to give to the peer.
     fn rkey(&self) -> u32;
 
-    /// Whether it has to stay because something else depends on it.
-    fn is_in_use(&self) -> bool;
+    /// Has nothing else depend on it any more: it is about to be deregistered. `EBUSY` if something
+    /// does already.
+    fn retire(&self) -> Result;
+
+    /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
+    fn describe(&self, details: &mut Details);
 
     /// Ends the registration. On return nothing uses the memory any more. May sleep.
-    fn deregister(self) {}
+    fn deregister(self);
+
+    /// Ends the registration, as one of many maybe: its process ends, or the device. The memory may be in
+    /// use for a moment longer, in which it stays pinned. May sleep.
+    fn abandon(self);
 }
 
 /// The operation `reg_user_mr`.
@@ -273,11 +294,18 @@ pub(super) unsafe extern "C" fn dereg<P: Provider>(
     _udata: *mut b::ib_udata,
 ) -> c_int {
     // SAFETY: The object is there until its destroy operation has succeeded.
-    if unsafe { Mr::<P>::from_raw(mr) }.is_in_use() {
-        return EBUSY.to_errno();
+    if let Err(error) = unsafe { Mr::<P>::from_raw(mr) }.retire() {
+        return error.to_errno();
     }
+    // SAFETY: As above.
+    let device = unsafe { Mr::<P>::from_raw(mr) }.device();
+    let end = if device.is_leaving() || process::is_exiting() {
+        P::Mr::abandon
+    } else {
+        P::Mr::deregister
+    };
     // SAFETY: This is the destroy operation.
-    unsafe { Mr::<P>::destroy(mr, P::Mr::deregister) };
+    unsafe { Mr::<P>::destroy(mr, end) };
     // SAFETY: The memory comes from `create`, and its content has been taken.
     drop(unsafe { KBox::from_raw(mr.cast::<MaybeUninit<Mr<P>>>()) });
     0

@@ -6,6 +6,7 @@
 //! [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
 
 use super::{
+    implicit::Idle,
     IbDevice,
     UserRegion, //
 };
@@ -14,6 +15,7 @@ use crate::kapi::{
     mem::{
         Chunk,
         ReadOnly,
+        ReadWrite,
         Rights, //
     },
     sync::grace_period,
@@ -58,12 +60,12 @@ use kernel::{
 /// # Invariants
 ///
 /// - `umem` points to an `ib_umem_odp` of `device` that is ours to release, and that calls
-///   [`invalidate`] with `table`.
-/// - `table` has an entry for each page of it.
+///   [`invalidate`] with `pages`.
+/// - The table of `pages` has an entry for each page of it.
 /// - `len` bytes from `offset` on lie in those pages.
 pub(crate) struct PagedUmem {
     umem: NonNull<b::ib_umem_odp>,
-    table: Arc<Table>,
+    pages: Arc<Pages>,
     /// Of the first byte, in the first page.
     offset: usize,
     len: usize,
@@ -77,20 +79,47 @@ unsafe impl Send for PagedUmem {}
 // SAFETY: The C object has a mutex, and the table is atomic.
 unsafe impl Sync for PagedUmem {}
 
-/// Why bytes cannot be had now.
-pub(crate) enum Absence {
-    /// A page has to be brought in.
-    Missing(MissingPage),
-    /// An attempt to bring it in has failed.
-    Lost,
-}
-
-/// A page that somebody waits for.
-#[derive(Clone, Copy)]
+/// A page that has to be brought in before bytes of it can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MissingPage {
     /// Of a byte of it, in the memory.
     offset: usize,
-    supply: fn(&PagedUmem, usize),
+    purpose: Purpose,
+}
+
+/// What a page is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Read,
+    Write,
+}
+
+impl MissingPage {
+    /// The page of the byte at `offset`, which is needed for `purpose`.
+    pub(super) fn new(offset: usize, purpose: Purpose) -> Self {
+        Self { offset, purpose }
+    }
+
+    /// Of a byte of it, in the memory.
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The same, in memory where the byte is at `offset`.
+    pub(super) fn at(&self, offset: usize) -> Self {
+        Self { offset, ..*self }
+    }
+}
+
+impl Purpose {
+    /// What somebody with the rights `R` needs it for.
+    pub(super) const fn of<R: Rights>() -> Self {
+        if R::WRITE {
+            Self::Write
+        } else {
+            Self::Read
+        }
+    }
 }
 
 /// What is done about pages that are not there.
@@ -122,7 +151,39 @@ impl PagedUmem {
             )
         };
         let umem = NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?;
-        Self::with_table(device, umem, start, len).inspect_err(|_| {
+        Self::adopt(device, umem, start, len, None)
+    }
+
+    /// `len` bytes from `start` on of the memory that the implicit C object `root` of `device` stands
+    /// for, both at the boundaries of pages. `idle` is told when the process has unmapped all of them.
+    ///
+    /// May sleep. `ENOMEM` when out of memory, `EFAULT` if the process has ended.
+    ///
+    /// # Safety
+    ///
+    /// `root` must be valid, and so must be the memory it stands for.
+    pub(super) unsafe fn of_root(
+        device: &IbDevice,
+        root: NonNull<b::ib_umem_odp>,
+        start: usize,
+        len: usize,
+        idle: Idle,
+    ) -> Result<Self> {
+        // SAFETY: The caller promises that the object is valid. The operations are static.
+        let umem = unsafe { b::ib_umem_odp_alloc_child(root.as_ptr(), start, len, &raw const OPS) };
+        let umem = NonNull::new(from_err_ptr(umem)?).ok_or(ENOMEM)?;
+        Self::adopt(device, umem, start, len, Some(idle))
+    }
+
+    /// What `umem` stands for, which was just made for the caller.
+    fn adopt(
+        device: &IbDevice,
+        umem: NonNull<b::ib_umem_odp>,
+        start: usize,
+        len: usize,
+        idle: Option<Idle>,
+    ) -> Result<Self> {
+        Self::with_table(device, umem, start, len, idle).inspect_err(|_| {
             // SAFETY: It was just made for us, and nobody has it.
             unsafe { b::ib_umem_odp_release(umem.as_ptr()) };
         })
@@ -134,6 +195,7 @@ impl PagedUmem {
         umem: NonNull<b::ib_umem_odp>,
         start: usize,
         len: usize,
+        idle: Option<Idle>,
     ) -> Result<Self> {
         // SAFETY: `umem` is valid; the bounds never change.
         let (first, end) = unsafe {
@@ -142,18 +204,19 @@ impl PagedUmem {
                 b::helpers::ib_umem_end(umem.as_ptr()),
             )
         };
-        let pages = end.checked_sub(first).ok_or(EINVAL)? / b::PAGE_SIZE;
-        let table = Arc::new(Table::new(pages)?, GFP_KERNEL_ACCOUNT)?;
+        let count = end.checked_sub(first).ok_or(EINVAL)? / b::PAGE_SIZE;
+        let table = Table::new(count)?;
+        let pages = Arc::new(Pages { table, idle }, GFP_KERNEL_ACCOUNT)?;
         {
             // SAFETY: `umem` is valid.
             let umem = unsafe { Locked::new(umem) };
-            // SAFETY: The lock is held. The table is there until the C object has been released.
-            unsafe { (*umem.get()).private = Arc::as_ptr(&table).cast_mut().cast() };
+            // SAFETY: The lock is held. The pages are there until the C object has been released.
+            unsafe { (*umem.get()).private = Arc::as_ptr(&pages).cast_mut().cast() };
         }
         // INVARIANT: As just made.
         Ok(Self {
             umem,
-            table,
+            pages,
             offset: start.checked_sub(first).ok_or(EINVAL)?,
             len,
             _device: device.into(),
@@ -163,6 +226,11 @@ impl PagedUmem {
     /// Bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether no page is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.table.is_empty()
     }
 
     /// Whether the process lets it be written to.
@@ -188,9 +256,28 @@ impl PagedUmem {
             memory: self,
             offset,
             end,
-            _guard: guard,
+            guard,
             rights: PhantomData,
         })
+    }
+
+    /// Returns up to `length` bytes at `offset`, if they are there. Any context.
+    ///
+    /// Nothing may be written to memory that the process does not let be written to.
+    pub(super) fn chunk<'a, R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+        _guard: &'a rcu::Guard,
+    ) -> Option<Chunk<'a, R>> {
+        let at = self.offset.checked_add(offset)?;
+        let skip = at % b::PAGE_SIZE;
+        let length = length.min(b::PAGE_SIZE - skip);
+        let page = self.pages.table.get::<R>(at / b::PAGE_SIZE)?;
+        // SAFETY: The page is there, and writable if it has to be, until the RCU read section has
+        // ended that the guard stands for, even if this object is dropped. User space maps it, so
+        // that there are no references to it.
+        Some(unsafe { Chunk::from_raw_parts(page.add(skip), length) })
     }
 
     /// Has the page of the byte at `offset` come in, such that it may be written to if `R` says so.
@@ -199,7 +286,7 @@ impl PagedUmem {
     /// kernel does not see.
     pub(crate) fn page_in<R: Rights>(&self, offset: usize, demand: Demand) -> Result {
         let index = self.index(offset).ok_or(EINVAL)?;
-        if self.table.has::<R>(index) {
+        if self.pages.table.has::<R>(index) {
             return Ok(());
         }
         self.map::<R>(index, demand)
@@ -230,20 +317,12 @@ impl PagedUmem {
         Ok(())
     }
 
-    /// Has a page come in that was found to be missing. Process context, sleeps.
-    ///
-    /// If that fails, whoever waits for it finds out when it looks again.
-    pub(crate) fn supply(&self, page: MissingPage) {
-        (page.supply)(self, page.offset);
-    }
-
-    fn supply_page<R: Rights>(&self, offset: usize) {
-        if self.page_in::<R>(offset, Demand::Fault).is_err() {
-            // SAFETY: Valid by the type invariant.
-            let _umem = unsafe { Locked::new(self.umem) };
-            if let Some(index) = self.index(offset) {
-                self.table.fail::<R>(index);
-            }
+    /// Has a page come in that was found to be missing. Process context, sleeps. Errors as
+    /// [`page_in`](Self::page_in).
+    pub(crate) fn supply(&self, page: MissingPage) -> Result {
+        match page.purpose {
+            Purpose::Read => self.page_in::<ReadOnly>(page.offset, Demand::Fault),
+            Purpose::Write => self.page_in::<ReadWrite>(page.offset, Demand::Fault),
         }
     }
 
@@ -294,7 +373,7 @@ impl PagedUmem {
                     return Err(EFAULT);
                 }
                 let writable = pfn & b::hmm_pfn_flags_HMM_PFN_WRITE as c_ulong != 0;
-                self.table.put(index, page as usize, writable);
+                self.pages.table.put(index, page as usize, writable);
             }
         }
         Ok(())
@@ -303,10 +382,10 @@ impl PagedUmem {
 
 impl Drop for PagedUmem {
     fn drop(&mut self) {
-        if let Some(last) = self.table.0.len().checked_sub(1) {
+        if let Some(last) = self.pages.table.entries.len().checked_sub(1) {
             // SAFETY: Valid by the type invariant.
             let _umem = unsafe { Locked::new(self.umem) };
-            self.table.clear(0..=last);
+            self.pages.table.clear(0..=last);
         }
         // SAFETY: Ours to release by the type invariant. Waits for calls of `invalidate`.
         unsafe { b::ib_umem_odp_release(self.umem.as_ptr()) };
@@ -318,36 +397,31 @@ pub(crate) struct PagedChunks<'a, R = ReadOnly> {
     memory: &'a PagedUmem,
     offset: usize,
     end: usize,
-    _guard: &'a rcu::Guard,
+    guard: &'a rcu::Guard,
     rights: PhantomData<R>,
 }
 
 impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
-    type Item = Result<Chunk<'a, R>, Absence>;
+    type Item = Result<Chunk<'a, R>, MissingPage>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.offset >= self.end {
-            return None;
-        }
         let offset = self.offset;
-        let at = self.memory.offset.wrapping_add(offset);
-        let skip = at % b::PAGE_SIZE;
-        let len = (self.end - offset).min(b::PAGE_SIZE - skip);
-        self.offset = offset.wrapping_add(len);
-        Some(match self.memory.table.get::<R>(at / b::PAGE_SIZE) {
-            Entry::Present(page) => {
-                // SAFETY: The page is there, and writable if it has to be, until the RCU read section
-                // has ended that the guard stands for. User space maps it, so that there are no
-                // references to it.
-                Ok(unsafe { Chunk::from_raw_parts(page.add(skip), len) })
+        let left = self.end.checked_sub(offset).filter(|left| *left != 0)?;
+        Some(match self.memory.chunk(offset, left, self.guard) {
+            Some(chunk) => {
+                self.offset = offset.wrapping_add(chunk.len());
+                Ok(chunk)
             }
-            Entry::Absent => Err(Absence::Missing(MissingPage {
-                offset,
-                supply: PagedUmem::supply_page::<R>,
-            })),
-            Entry::Failed => Err(Absence::Lost),
+            None => Err(MissingPage::new(offset, Purpose::of::<R>())),
         })
     }
+}
+
+/// What the notifier has to know.
+struct Pages {
+    table: Table,
+    /// Told when the process has unmapped all.
+    idle: Option<Idle>,
 }
 
 /// The pages that are there: the address of each in the kernel, and what is known of it.
@@ -357,24 +431,15 @@ impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
 /// An entry with [`PRESENT`](Self::PRESENT) is the address of a page that stays where it is, and may
 /// be written to if it has [`WRITABLE`](Self::WRITABLE), until an RCU grace period has passed since
 /// that was taken away.
-struct Table(KVVec<Atomic<usize>>);
-
-/// What is known of a page.
-enum Entry {
-    /// It is here.
-    Present(NonNull<u8>),
-    /// It has to be brought in.
-    Absent,
-    /// An attempt to bring it in has failed.
-    Failed,
+struct Table {
+    entries: KVVec<Atomic<usize>>,
+    /// How many pages are there.
+    present: Atomic<usize>,
 }
 
 impl Table {
     const PRESENT: usize = 1 << 0;
     const WRITABLE: usize = 1 << 1;
-    /// It was asked for and could not be had; or not to be written to.
-    const NO_READ: usize = 1 << 2;
-    const NO_WRITE: usize = 1 << 3;
     const FLAGS: usize = b::PAGE_SIZE - 1;
 
     fn new(pages: usize) -> Result<Self> {
@@ -384,56 +449,50 @@ impl Table {
         for _ in 0..pages {
             entries.push(Atomic::new(0), flags)?;
         }
-        Ok(Self(entries))
+        Ok(Self {
+            entries,
+            present: Atomic::new(0),
+        })
     }
 
-    /// Finds a page. Any context, under RCU.
-    fn get<R: Rights>(&self, index: usize) -> Entry {
-        let Some(entry) = self.0.get(index) else {
-            return Entry::Failed;
-        };
-        let value = entry.load(Acquire);
-        let (need, failure) = Self::asks::<R>();
-        if value & need == need {
-            let page = ptr::with_exposed_provenance_mut(value & !Self::FLAGS);
-            return NonNull::new(page).map_or(Entry::Failed, Entry::Present);
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.present.load(Relaxed) == 0
+    }
+
+    /// Finds a page, if it is there. Any context, under RCU.
+    fn get<R: Rights>(&self, index: usize) -> Option<NonNull<u8>> {
+        let value = self.entries.get(index)?.load(Acquire);
+        if value & Self::asks::<R>() != Self::asks::<R>() {
+            return None;
         }
-        if value & failure != 0 {
-            // Told once: the next one tries again.
-            let _ = entry.cmpxchg(value, value & !failure, Relaxed);
-            return Entry::Failed;
-        }
-        Entry::Absent
+        NonNull::new(ptr::with_exposed_provenance_mut(value & !Self::FLAGS))
     }
 
     /// Whether a page is there.
     fn has<R: Rights>(&self, index: usize) -> bool {
-        let (need, _) = Self::asks::<R>();
-        let value = self.0.get(index).map_or(0, |entry| entry.load(Relaxed));
-        value & need == need
+        let entry = self.entries.get(index);
+        let value = entry.map_or(0, |entry| entry.load(Relaxed));
+        value & Self::asks::<R>() == Self::asks::<R>()
     }
 
-    /// The flags that a user needs, and the one that tells that there is no hope.
-    const fn asks<R: Rights>() -> (usize, usize) {
+    /// The flags that a user needs.
+    const fn asks<R: Rights>() -> usize {
         if R::WRITE {
-            (Self::PRESENT | Self::WRITABLE, Self::NO_WRITE)
+            Self::PRESENT | Self::WRITABLE
         } else {
-            (Self::PRESENT, Self::NO_READ)
+            Self::PRESENT
         }
     }
 
     /// Puts a page in. The mutex is held, and the page stays until it is taken out.
     fn put(&self, index: usize, page: usize, writable: bool) {
-        if let Some(entry) = self.0.get(index) {
+        if let Some(entry) = self.entries.get(index) {
+            if entry.load(Relaxed) & Self::PRESENT == 0 {
+                self.present.fetch_add(1, Relaxed);
+            }
             let writable = if writable { Self::WRITABLE } else { 0 };
             entry.store(page | Self::PRESENT | writable, Release);
-        }
-    }
-
-    /// Has whoever looks for the page next find that it cannot be had. The mutex is held.
-    fn fail<R: Rights>(&self, index: usize) {
-        if let Some(entry) = self.0.get(index) {
-            entry.store(entry.load(Relaxed) | Self::asks::<R>().1, Relaxed);
         }
     }
 
@@ -441,20 +500,21 @@ impl Table {
     fn clear(&self, range: RangeInclusive<usize>) {
         let entries = || {
             let count = range.end().wrapping_sub(*range.start()).wrapping_add(1);
-            self.0.iter().skip(*range.start()).take(count)
+            self.entries.iter().skip(*range.start()).take(count)
         };
-        let mut found = false;
+        let mut found = 0;
         for entry in entries() {
             // What is left of it is the address, for below.
             let value = entry.load(Relaxed);
             if value & Self::PRESENT != 0 {
-                found = true;
+                found += 1;
                 entry.store(value & !Self::PRESENT, Relaxed);
             }
         }
-        if !found {
+        if found == 0 {
             return;
         }
+        self.present.fetch_sub(found, Relaxed);
         grace_period();
         for entry in entries() {
             let value = entry.load(Relaxed);
@@ -538,9 +598,9 @@ unsafe extern "C" fn invalidate(
     };
     // SAFETY: The lock excludes those who bring pages in.
     unsafe { b::helpers::mmu_interval_set_seq(notifier, sequence) };
-    // SAFETY: What is there is the table, until the C object has been released. It is set with the
-    // lock held; before that there are no pages.
-    let Some(table) = (unsafe { (*umem.get()).private.cast::<Table>().as_ref() }) else {
+    // SAFETY: What is there are the pages, until the C object has been released. It is set with the
+    // lock held; before that there are none.
+    let Some(pages) = (unsafe { (*umem.get()).private.cast::<Pages>().as_ref() }) else {
         return true;
     };
     // SAFETY: As above.
@@ -553,7 +613,15 @@ unsafe extern "C" fn invalidate(
     // SAFETY: As above.
     let (start, stop) = unsafe { ((*range).start.max(first), (*range).end.min(end)) };
     if start < stop {
-        table.clear((start - first) / b::PAGE_SIZE..=(stop - 1 - first) / b::PAGE_SIZE);
+        pages
+            .table
+            .clear((start - first) / b::PAGE_SIZE..=(stop - 1 - first) / b::PAGE_SIZE);
+    }
+    // SAFETY: The range is valid during the call.
+    if pages.table.is_empty() && unsafe { b::helpers::mmu_notifier_range_unmaps(range) } {
+        if let Some(idle) = &pages.idle {
+            idle.tell();
+        }
     }
     true
 }

@@ -4,7 +4,11 @@
 //!
 //! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
-use super::grace_period;
+use super::{
+    grace_period,
+    SlowBurial,
+    Undertaker, //
+};
 use crate::kapi::{
     bindings as b,
     gfp, //
@@ -265,7 +269,7 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     /// expedited RCU grace period, and must not be called in an RCU read section. The number is free
     /// again before the wait.
     pub(crate) fn remove(&self, id: u32) -> Option<Arc<T>> {
-        let entry = self.erase(id)?;
+        let entry = self.erase(id, |entry| entry)?;
         grace_period();
         // SAFETY: The entry was the table's own `Arc`. INVARIANT: No entry has it any more and a grace
         // period has passed.
@@ -277,48 +281,81 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     ///
     /// The drop may be in a softirq. A number that is reserved has no object and stays reserved.
     pub(crate) fn remove_later(&self, id: u32, burial: Burial<T>) {
-        if let Some(entry) = self.erase(id) {
-            burial.bury(entry);
-        }
+        // With the lock still held: who does not find it there can wait for the burial.
+        self.erase(id, |entry| burial.bury(entry));
     }
 
-    /// Takes the object with number `id` off the table, and gives the pointer of its `Arc`, which
-    /// belongs to the caller from now on. Look-ups may still use it until a grace period has passed.
-    fn erase(&self, id: u32) -> Option<*mut c_void> {
-        let entry = self.locked(|xa| {
+    /// Removes the object with number `id`, and has `undertaker` drop it when no look-up can see it. Any
+    /// context; does not wait.
+    ///
+    /// A number that is reserved has no object and stays reserved.
+    pub(crate) fn hand_over(&self, id: u32, undertaker: &Undertaker, burial: SlowBurial<T>) {
+        self.erase(id, |entry| undertaker.bury(burial, entry));
+    }
+
+    /// Takes the object with number `id` off the table, and gives `take` the pointer of its `Arc`, which
+    /// belongs to it from now on. Look-ups may still use it until a grace period has passed. `take` is
+    /// called with the table locked.
+    fn erase<R>(&self, id: u32, take: impl FnOnce(*mut c_void) -> R) -> Option<R> {
+        self.locked(|xa| {
             // SAFETY: `xa` is initialised, and may be read at any time.
             let entry = unsafe { b::xa_load(xa, index(id)) };
-            if !entry.is_null() {
-                // SAFETY: The lock is held. The entry is not a reserved one, which loads as null.
-                unsafe { b::__xa_erase(xa, index(id)) };
+            if entry.is_null() {
+                return None;
             }
-            entry
-        });
-        (!entry.is_null()).then_some(entry)
+            // SAFETY: The lock is held. The entry is not a reserved one, which loads as null.
+            unsafe { b::__xa_erase(xa, index(id)) };
+            Some(take(entry))
+        })
+    }
+
+    /// Waits until no look-up goes on that has begun already. Process context; sleeps, for an expedited
+    /// RCU grace period, and must not be called in an RCU read section.
+    pub(crate) fn wait_for_lookups(&self) {
+        grace_period();
     }
 
     /// The object with the smallest number not below `from`, and its number.
     ///
     /// For walks that sleep between their steps: start with zero, go on with the number found plus
-    /// one. Objects that come and go meanwhile may or may not be seen. Any context.
+    /// one. Objects that come and go meanwhile may or may not be seen. What had been there and is not
+    /// seen has been [buried](Self::remove_later). Any context.
     pub(crate) fn first_from(&self, from: u32) -> Option<(u32, Arc<T>)> {
         let mut at = index(from);
-        let _guard = rcu::read_lock();
-        // SAFETY: `xa` is initialised, and may be read at any time. Reserved entries are skipped.
-        let entry = unsafe { b::helpers::xa_find_present(self.xa.get(), &mut at) };
-        if entry.is_null() {
-            return None;
-        }
-        // SAFETY: As in `get`: the `Arc` does not leave the table before the read section has ended.
-        let object = unsafe { <Arc<T> as ForeignOwnable>::borrow(entry) };
-        Some((u32::try_from(at).ok()?, object.into()))
+        let object = self.locked(|xa| {
+            // SAFETY: `xa` is initialised, and may be read at any time. Reserved entries are skipped.
+            let entry = unsafe { b::helpers::xa_find_present(xa, &mut at) };
+            // SAFETY: The entry is the table's own `Arc`, which does not leave the table while the lock
+            // is held.
+            (!entry.is_null())
+                .then(|| Arc::from(unsafe { <Arc<T> as ForeignOwnable>::borrow(entry) }))
+        })?;
+        Some((u32::try_from(at).ok()?, object))
+    }
+
+    /// The objects and their numbers, in the order of these. Any context; as with [`get`](Self::get),
+    /// they stay alive while `guard` does. What comes and goes meanwhile may or may not be among them.
+    pub(crate) fn iter<'g>(
+        &'g self,
+        _guard: &'g rcu::Guard,
+    ) -> impl Iterator<Item = (u32, ArcBorrow<'g, T>)> {
+        let mut from = Some(0);
+        core::iter::from_fn(move || {
+            let mut at = index(from?);
+            // SAFETY: `xa` is initialised, and may be read at any time. Reserved entries are skipped.
+            let entry = unsafe { b::helpers::xa_find_present(self.xa.get(), &mut at) };
+            let id = u32::try_from(at).ok().filter(|_| !entry.is_null())?;
+            from = id.checked_add(1);
+            // SAFETY: As in `get`: the `Arc` does not leave the table before the read section has ended.
+            Some((id, unsafe { <Arc<T> as ForeignOwnable>::borrow(entry) }))
+        })
     }
 
     /// Calls `visit` with each object, in the order of their numbers. Process context; `visit` may
     /// sleep.
     ///
-    /// Objects that come and go meanwhile may or may not be seen.
-    pub(crate) fn for_each(&self, visit: impl Fn(&T)) {
+    /// Objects that come and go meanwhile may or may not be seen; see [`first_from`](Self::first_from).
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&T)) {
         let mut from = Some(0);
         while let Some((id, object)) = from.and_then(|from| self.first_from(from)) {
             visit(&object);

@@ -6,7 +6,6 @@
 use crate::{
     access::Access,
     key::Key,
-    qpn::Qpn,
     rc::{Binding, LocalFailed}, //
 };
 
@@ -19,6 +18,12 @@ pub enum WindowType {
     /// was bound by (type 2B).
     Two,
 }
+
+/// A queue pair, as a window remembers it: by a number that no queue pair of the device has had
+/// before, unlike a QPN. So what was shown to the peer of a queue pair that is gone is never shown to
+/// that of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpId(pub u64);
 
 /// A memory window.
 #[derive(Clone, Debug)]
@@ -40,7 +45,7 @@ struct Shown {
     base: u64,
     access: Access,
     /// The only queue pair whose peer may use it, if there is such a one.
-    qpn: Option<Qpn>,
+    qp: Option<QpId>,
 }
 
 /// A region, as far as that matters to a window.
@@ -52,6 +57,52 @@ pub struct Region {
     pub va: u64,
     /// Bytes.
     pub len: u64,
+}
+
+/// How many windows are bound to a region, and whether others may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bonds(u32);
+
+impl Bonds {
+    /// No window is, and any may be.
+    pub const NONE: Self = Self(0);
+
+    /// None is, and none may be any more.
+    const RETIRED: Self = Self(u32::MAX);
+
+    /// As [`bits`](Self::bits) gave them.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// As a number, to be kept in a variable that several change.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// How many are.
+    pub fn count(self) -> u32 {
+        match self {
+            Self::RETIRED => 0,
+            Self(count) => count,
+        }
+    }
+
+    /// One more window is bound, or `None` if none may be.
+    pub fn bound(self) -> Option<Self> {
+        let bonds = self.0.checked_add(1).map(Self)?;
+        (bonds != Self::RETIRED).then_some(bonds)
+    }
+
+    /// One is not bound any more.
+    pub const fn released(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    /// None may be bound any more, or `None` if some are.
+    pub fn retired(self) -> Option<Self> {
+        matches!(self, Self::NONE | Self::RETIRED).then_some(Self::RETIRED)
+    }
 }
 
 /// A place in a region.
@@ -89,7 +140,7 @@ impl MemoryWindow {
         &mut self,
         binding: &Binding,
         region: Option<&Region>,
-        by: Qpn,
+        by: QpId,
     ) -> Result<(), LocalFailed> {
         let may_be_bound = binding.window == self.key
             && match self.window_type {
@@ -116,7 +167,7 @@ impl MemoryWindow {
                         false => binding.va,
                     },
                     access: asked,
-                    qpn: match self.window_type {
+                    qp: match self.window_type {
                         WindowType::One => None,
                         WindowType::Two => Some(by),
                     },
@@ -134,11 +185,11 @@ impl MemoryWindow {
     ///
     /// The key is another one, the window is of a type that is not invalidated, or it is bound by
     /// another queue pair.
-    pub fn invalidate(&mut self, key: Key, by: Qpn) -> Result<(), LocalFailed> {
+    pub fn invalidate(&mut self, key: Key, by: QpId) -> Result<(), LocalFailed> {
         let others = self
             .shown
-            .and_then(|shown| shown.qpn)
-            .is_some_and(|qpn| qpn != by);
+            .and_then(|shown| shown.qp)
+            .is_some_and(|qp| qp != by);
         if key != self.key || self.window_type == WindowType::One || others {
             return Err(LocalFailed);
         }
@@ -148,7 +199,7 @@ impl MemoryWindow {
 
     /// Where the `len` bytes at `va` are of which the peer of queue pair `of` shows the key, or
     /// `None` if it may not do to them what `access` says. No owner uses a window.
-    pub fn place(&self, key: Key, of: Qpn, access: Access, va: u64, len: u32) -> Option<Place> {
+    pub fn place(&self, key: Key, of: QpId, access: Access, va: u64, len: u32) -> Option<Place> {
         let shown = self.shown_to(key, of, access)?;
         let offset = va.checked_sub(shown.base)?;
         let end = offset.checked_add(len.into())?;
@@ -160,14 +211,14 @@ impl MemoryWindow {
 
     /// Whether the peer of queue pair `of`, which shows `key`, may do what `access` says to all that
     /// the window shows.
-    pub fn admits(&self, key: Key, of: Qpn, access: Access) -> bool {
+    pub fn admits(&self, key: Key, of: QpId, access: Access) -> bool {
         self.shown_to(key, of, access).is_some()
     }
 
-    fn shown_to(&self, key: Key, of: Qpn, access: Access) -> Option<Shown> {
+    fn shown_to(&self, key: Key, of: QpId, access: Access) -> Option<Shown> {
         self.shown.filter(|shown| {
             key == self.key
-                && shown.qpn.is_none_or(|qpn| qpn == of)
+                && shown.qp.is_none_or(|qp| qp == of)
                 && access.intersects(Access::REMOTE)
                 && shown.access.contains(access)
         })
@@ -205,10 +256,6 @@ mod tests {
     };
     const WRITE: Access = Access::REMOTE_WRITE;
 
-    fn qpn(number: u32) -> Qpn {
-        Qpn::new(number).unwrap()
-    }
-
     fn binding() -> Binding {
         Binding {
             window: KEY,
@@ -222,19 +269,19 @@ mod tests {
 
     fn bound(window_type: WindowType) -> MemoryWindow {
         let mut window = MemoryWindow::new(window_type, KEY);
-        window.bind(&binding(), Some(&REGION), qpn(17)).unwrap();
+        window.bind(&binding(), Some(&REGION), QpId(17)).unwrap();
         window
     }
 
     fn place(window: &MemoryWindow, va: u64, len: u32) -> Option<u64> {
-        let place = window.place(BOUND, qpn(17), WRITE, va, len)?;
+        let place = window.place(BOUND, QpId(17), WRITE, va, len)?;
         assert_eq!(place.region, Key(0x77));
         Some(place.va)
     }
 
     fn is_refused(window_type: WindowType, binding: &Binding, region: Option<&Region>) -> bool {
         let mut window = MemoryWindow::new(window_type, KEY);
-        let refused = window.bind(binding, region, qpn(17)).is_err();
+        let refused = window.bind(binding, region, QpId(17)).is_err();
         assert_eq!(refused, window.key == KEY && window.shown.is_none());
         refused
     }
@@ -257,8 +304,8 @@ mod tests {
     fn a_window_gives_its_own_rights() {
         for window in BOTH.map(bound) {
             let gives = |access| {
-                let gives = window.admits(BOUND, qpn(17), access);
-                let place = window.place(BOUND, qpn(17), access, 0x1100, 8);
+                let gives = window.admits(BOUND, QpId(17), access);
+                let place = window.place(BOUND, QpId(17), access, 0x1100, 8);
                 assert_eq!(place.is_some(), gives);
                 gives
             };
@@ -271,25 +318,25 @@ mod tests {
     #[test]
     fn the_tag_of_its_key_is_that_of_the_binding() {
         let window = bound(WindowType::One);
-        assert!(window.place(KEY, qpn(17), WRITE, 0x1100, 8).is_none());
+        assert!(window.place(KEY, QpId(17), WRITE, 0x1100, 8).is_none());
     }
 
     #[test]
     fn a_window_of_type_2_is_for_the_queue_pair_that_bound_it() {
         let is_seen_by_others =
-            |window: &MemoryWindow| window.place(BOUND, qpn(18), WRITE, 0x1100, 8).is_some();
+            |window: &MemoryWindow| window.place(BOUND, QpId(18), WRITE, 0x1100, 8).is_some();
         assert!(is_seen_by_others(&bound(WindowType::One)));
         let mut window = bound(WindowType::Two);
         assert!(!is_seen_by_others(&window));
-        assert_eq!(window.invalidate(BOUND, qpn(18)), Err(LocalFailed));
-        assert_eq!(window.invalidate(BOUND, qpn(17)), Ok(()));
+        assert_eq!(window.invalidate(BOUND, QpId(18)), Err(LocalFailed));
+        assert_eq!(window.invalidate(BOUND, QpId(17)), Ok(()));
         assert_eq!(place(&window, 0x1100, 8), None);
     }
 
     #[test]
     fn only_a_window_of_type_2_is_invalidated_and_by_its_key() {
-        assert!(bound(WindowType::One).invalidate(BOUND, qpn(17)).is_err());
-        assert!(bound(WindowType::Two).invalidate(KEY, qpn(17)).is_err());
+        assert!(bound(WindowType::One).invalidate(BOUND, QpId(17)).is_err());
+        assert!(bound(WindowType::Two).invalidate(KEY, QpId(17)).is_err());
     }
 
     #[test]
@@ -301,17 +348,17 @@ mod tests {
             ..binding()
         };
         let mut window = bound(WindowType::One);
-        assert!(window.bind(&again, Some(&REGION), qpn(17)).is_ok());
+        assert!(window.bind(&again, Some(&REGION), QpId(17)).is_ok());
         assert_eq!(place(&window, 0x1000, 8), None);
         assert!(window
-            .place(Key(0x8000_0107), qpn(17), WRITE, 0x1000, 8)
+            .place(Key(0x8000_0107), QpId(17), WRITE, 0x1000, 8)
             .is_some());
 
         let mut window = bound(WindowType::Two);
-        assert!(window.bind(&again, Some(&REGION), qpn(17)).is_err());
+        assert!(window.bind(&again, Some(&REGION), QpId(17)).is_err());
         assert_eq!(place(&window, 0x1100, 8), Some(0x1100));
-        window.invalidate(BOUND, qpn(17)).unwrap();
-        assert!(window.bind(&again, Some(&REGION), qpn(17)).is_ok());
+        window.invalidate(BOUND, QpId(17)).unwrap();
+        assert!(window.bind(&again, Some(&REGION), QpId(17)).is_ok());
     }
 
     #[test]
@@ -322,7 +369,7 @@ mod tests {
             ..binding()
         };
         let mut window = bound(WindowType::One);
-        assert!(window.bind(&nothing, None, qpn(17)).is_ok());
+        assert!(window.bind(&nothing, None, QpId(17)).is_ok());
         assert_eq!(place(&window, 0x1100, 0), None);
         let nothing = Binding {
             len: 0,
@@ -340,7 +387,7 @@ mod tests {
         };
         assert!(is_refused(WindowType::One, &zero_based, Some(&REGION)));
         let mut window = MemoryWindow::new(WindowType::Two, KEY);
-        window.bind(&zero_based, Some(&REGION), qpn(17)).unwrap();
+        window.bind(&zero_based, Some(&REGION), QpId(17)).unwrap();
         assert_eq!(place(&window, 0, 0x200), Some(0x1100));
         assert_eq!(place(&window, 0x1ff, 2), None);
         assert_eq!(place(&window, 0x1100, 8), None);
@@ -417,6 +464,22 @@ mod tests {
             };
             assert!(!is_refused(WindowType::Two, &asking(access), Some(&region)));
         }
+    }
+
+    #[test]
+    fn a_region_is_bound_to_or_retired() {
+        let one = Bonds::NONE.bound().unwrap();
+        let two = one.bound().unwrap();
+        assert_eq!(two.retired(), None);
+        assert_eq!(two.released().retired(), None);
+        assert_eq!(two.released().released(), Bonds::NONE);
+        assert_eq!(two.count(), 2);
+        let retired = Bonds::NONE.retired().unwrap();
+        assert_eq!(retired.count(), 0);
+        assert_eq!(retired.bound(), None);
+        assert_eq!(retired.retired(), Some(retired));
+        // More windows than there are would look like it.
+        assert_eq!(Bonds::from_bits(retired.bits() - 1).bound(), None);
     }
 
     #[test]

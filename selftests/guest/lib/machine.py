@@ -21,6 +21,7 @@ import typing
 
 import ktap
 import remote
+from dropper import Dropper
 from ktap import check, patient
 from pyverbs.addr import GID
 from pyverbs.wr import SGE
@@ -145,10 +146,12 @@ class Machine:
         run("tc", "qdisc", "replace", "dev", NETDEV, "root", "netem", "limit", "100000", *netem.split())
 
     def mend(self):
-        """The end of that; returns how many packets were lost by it."""
-        counters = run("tc", "-s", "qdisc", "show", "dev", NETDEV)
+        """The end of that."""
         run("tc", "qdisc", "del", "dev", NETDEV, "root")
-        return int(counters.split("dropped ")[1].split(",")[0])
+
+    def dropper(self):
+        """What loses packets that come to this machine."""
+        return Dropper(NETDEV)
 
     def complaints(self):
         """What a sound kernel would not have printed since this was asked last."""
@@ -165,7 +168,7 @@ class Machine:
             borrower, _ = listener.accept()
             if os.fork() == 0:
                 self.log = ktap.KernelLog()
-                remote.Server(borrower, self, (Machine, Device, RcQp, Region, Program, SGE)).serve()
+                remote.Server(borrower, self, (Machine, Device, RcQp, Region, Program, SGE, Dropper)).serve()
                 os._exit(0)
             borrower.close()
         first.recv(1)

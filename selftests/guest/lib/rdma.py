@@ -37,6 +37,7 @@ from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
+from dropper import Dropper
 from ktap import PATIENCE, check, patient
 
 LIB = pathlib.Path(__file__).resolve().parent
@@ -115,17 +116,28 @@ class End:
             capture_output=True, text=True, timeout=patient(timeout), check=True,
         ).stdout
 
-    def socket(self, *args):
-        """A socket that lives in the network namespace of this end."""
+    @contextlib.contextmanager
+    def inside(self):
+        """The network namespace of this end, for this thread."""
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
         there = os.open(f"/run/netns/{self.netns}", os.O_RDONLY)
         try:
             os.setns(there)
-            return socket.socket(*args)
+            yield
         finally:
             os.setns(home)
             os.close(there)
             os.close(home)
+
+    def socket(self, *args):
+        """A socket that lives in the network namespace of this end."""
+        with self.inside():
+            return socket.socket(*args)
+
+    def dropper(self):
+        """What loses packets that come to this end."""
+        with self.inside():
+            return Dropper(self.netdev)
 
 
 class Fabric:
@@ -321,6 +333,11 @@ class Completion(typing.NamedTuple):
     qp_num: int
     src_qp: int
     invalidated: int = None
+    vendor_err: int = 0
+    pkey_index: int = 0
+    slid: int = 0
+    sl: int = 0
+    path_bits: int = 0
 
     @classmethod
     def of(cls, wc):
@@ -328,8 +345,10 @@ class Completion(typing.NamedTuple):
         opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
         imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
         invalidated = wc.imm_data if wc.wc_flags & WITH_INV else None
+        source = wc.pkey_index, wc.slid, wc.sl, wc.dlid_path_bits
+        numbers = wc.qp_num, wc.src_qp
         return cls(
-            wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp, invalidated
+            wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, *numbers, invalidated, wc.vendor_err, *source
         )
 
 
@@ -408,11 +427,11 @@ class RcQp:
     RTR = ATTR.MAX_DEST_RD_ATOMIC | ATTR.MIN_RNR_TIMER
     RTS = ATTR.TIMEOUT | ATTR.RETRY_CNT | ATTR.RNR_RETRY | ATTR.MAX_QP_RD_ATOMIC
 
-    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None), srq=None):
+    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None), vector=0, srq=None):
         self.device, self.attr = device, attr
         self.psn = random.getrandbits(24) if psn is None else psn
-        self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0])
-        self.recv_cq = CQ(device.ctx, attr.recv_wr + 16, channel=channels[1])
+        self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0], comp_vector=vector)
+        self.recv_cq = CQ(device.ctx, attr.recv_wr + 16, channel=channels[1], comp_vector=vector)
         cap = QPCap(
             max_send_wr=attr.send_wr,
             max_recv_wr=attr.recv_wr,

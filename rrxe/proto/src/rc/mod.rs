@@ -47,6 +47,7 @@ mod saved;
 mod sender;
 pub mod share;
 mod silence;
+mod snapshot;
 pub(crate) mod task;
 mod window;
 
@@ -65,6 +66,7 @@ pub use self::{
     response::{DropReason, Placement, Response},
     retry::RetryLimit,
     saved::Saved,
+    snapshot::{Activity, ReceiveSnapshot, SendSnapshot},
     task::{
         Action,
         AtomicOp,

@@ -48,6 +48,11 @@ impl Retries {
         timeout.saturating_mul(1 << self.used.min(2))
     }
 
+    /// How many were taken of a limit.
+    pub(super) const fn used(self) -> u8 {
+        self.used
+    }
+
     /// Takes one of `limit`.
     pub(super) fn take(&mut self, limit: RetryLimit) -> Result<(), Exhausted> {
         match limit {

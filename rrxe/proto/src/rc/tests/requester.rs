@@ -16,6 +16,7 @@ use crate::{
         requester::{Pause, Phase},
         Completion,
         DropReason,
+        Local,
         Operation,
         Placement,
         Request,
@@ -150,7 +151,7 @@ impl Rig {
         self.say(at, Syndrome::Nak(code))
     }
 
-    fn rnr(&mut self, at: u32, timer: u8) -> Placement {
+    pub(super) fn rnr(&mut self, at: u32, timer: u8) -> Placement {
         self.say(at, Syndrome::RnrNak(RnrTimer::new(timer).unwrap()))
     }
 
@@ -335,6 +336,12 @@ fn lengths_that_cannot_be_are_refused() {
     let flags = RequestFlags::default();
     assert!(Request::new(Operation::Send, (1 << 31) + 1, flags).is_none());
     assert!(Request::new(ATOMIC, 4, flags).is_none());
+    let local = Operation::Local(Local::Invalidate(KEY));
+    assert!(Request::new(local, 1, flags).is_none());
+    for (len, is_empty) in [(0, true), (1, false)] {
+        let request = Request::new(Operation::Send, len, flags).unwrap();
+        assert_eq!(request.is_empty(), is_empty);
+    }
 }
 
 // ---- window ----
@@ -1383,6 +1390,18 @@ fn sending_does_not_put_the_timer_off() {
 }
 
 #[test]
+fn attributes_that_change_count_from_then_on() {
+    let mut rig = Rig::new();
+    rig.side.set_config(SendConfig {
+        timeout: AckTimeout::NEVER,
+        ..config()
+    });
+    rig.post(WRITE, 1);
+    rig.send();
+    assert_eq!(rig.side.next_deadline(), None);
+}
+
+#[test]
 fn a_timeout_of_zero_is_never() {
     let mut rig = Rig::with(SendConfig {
         timeout: AckTimeout::NEVER,
@@ -1616,6 +1635,15 @@ fn a_local_error_waits_for_its_turn() {
 }
 
 #[test]
+fn a_request_that_was_refused_waits_for_nothing() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    rig.send();
+    rig.nak(FIRST, NakCode::RemoteAccess);
+    assert_eq!(rig.side.next_deadline(), None);
+}
+
+#[test]
 fn read_data_that_cannot_be_placed_fails_its_request() {
     let mut rig = Rig::new();
     let wqe = rig.post(READ, 1);
@@ -1691,6 +1719,18 @@ fn a_drained_queue_finishes_what_it_has_started() {
     assert_eq!(rig.send_psns(), []);
     rig.side.resume();
     assert_eq!(rig.send_psns(), [FIRST + 4]);
+}
+
+#[test]
+fn a_drained_queue_begins_nothing_before_a_request_that_fails() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    let bad = rig.post(WRITE, 1);
+    rig.side.drain();
+    rig.side.fail(bad, WcStatus::LocalProtection);
+    assert_eq!(rig.send_psns(), []);
+    rig.side.resume();
+    assert_eq!(rig.send_psns(), [FIRST]);
 }
 
 #[test]
@@ -1842,11 +1882,18 @@ fn a_read_is_sent_or_not_but_not_in_part() {
 #[test]
 fn header_specs_tell_all() {
     let mut rig = Rig::new();
-    rig.post(Operation::SendInv(KEY), 3);
+    rig.post_with(
+        Operation::SendInv(KEY),
+        3,
+        RequestFlags {
+            solicited: true,
+            ..RequestFlags::default()
+        },
+    );
     let packet = rig.send()[0];
     let spec = packet.header(super::QPN, crate::key::Pkey(0x8001));
     assert_eq!(spec.pkey, crate::key::Pkey(0x8001));
-    assert!(spec.migrated && spec.ack_request && !spec.solicited);
+    assert!(spec.migrated && spec.ack_request && spec.solicited);
     let headers = super::headers(&spec, packet.len);
     assert_eq!(
         *headers.kind(),

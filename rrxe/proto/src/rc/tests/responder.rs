@@ -3,7 +3,7 @@
 use super::{headers, packet, psn, Receives, QPN};
 use crate::{
     access::Access,
-    key::{Imm, Key},
+    key::{Imm, Key, Pkey},
     mtu::PathMtu,
     opcode::{Opcode, Position},
     rc::{
@@ -41,13 +41,13 @@ use crate::{
     },
 };
 
-const FIRST: u32 = 0xff_fff0;
+pub(super) const FIRST: u32 = 0xff_fff0;
 const KEY: Key = Key(0x4321);
 const VA: u64 = 0x7000;
 const MTU: u32 = 256;
 
 pub(super) struct Rig {
-    side: Responder,
+    pub(super) side: Responder,
     receives: Receives,
     saved: Vec<Saved>,
     kept: Vec<Option<Headers>>,
@@ -81,7 +81,7 @@ fn send(position: Position) -> RcRequest {
     RcRequest::Send(SendPart::new(position, SendEnd::Plain))
 }
 
-fn write(position: Position, len: u32) -> RcRequest {
+pub(super) fn write(position: Position, len: u32) -> RcRequest {
     RcRequest::Write(WritePart::new(position, Reth::new(VA, KEY, len), None))
 }
 
@@ -1227,14 +1227,132 @@ fn read_responses_that_were_not_sent_are_offered_again() {
 }
 
 #[test]
+fn a_part_in_between_goes_before_what_is_in_turn() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 6 * MTU), 0);
+    assert!(rig.side.poll_transmit(3, &mut rig.saved).is_some());
+    rig.get(1, read(VA + u64::from(MTU), MTU), 0);
+    assert_eq!(
+        rig.said(),
+        [
+            Said::Read(1, Only, MTU),
+            Said::Read(3, Middle, MTU),
+            Said::Read(4, Middle, MTU),
+            Said::Read(5, Last, MTU),
+        ]
+    );
+}
+
+#[test]
+fn a_part_in_between_goes_out_to_its_end_whatever_was_not_sent() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 6 * MTU), 0);
+    rig.said();
+    rig.get(0, read(VA, 5 * MTU), 0);
+    let plan = rig.side.poll_transmit(3, &mut rig.saved).unwrap();
+    rig.side
+        .unsent(&plan, plan.psn().wrapping_add(1), &mut rig.saved);
+    assert_eq!(
+        rig.said(),
+        [
+            Said::Read(1, Middle, MTU),
+            Said::Read(2, Middle, MTU),
+            Said::Read(3, Middle, MTU),
+            Said::Read(4, Last, MTU),
+        ]
+    );
+}
+
+#[test]
+fn no_part_in_between_follows_a_refusal() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 3 * MTU), 0);
+    rig.said();
+    rig.get(0, read(VA, MTU), 0);
+    rig.get(1, read(VA + u64::from(MTU), MTU), 0);
+    let Some(ResponsePlan::Read(part)) = rig.side.poll_transmit(3, &mut rig.saved) else {
+        panic!("it was not answered");
+    };
+    rig.side.fail_read(&part, &mut rig.saved);
+    assert_eq!(rig.said(), [Said::Nak(0, NakCode::RemoteAccess)]);
+}
+
+#[test]
+fn what_is_no_longer_kept_is_not_given_in_place_of_what_is() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 3 * MTU), 0);
+    let plan = rig.side.poll_transmit(3, &mut rig.saved).unwrap();
+    rig.get(0, read(VA, MTU), 0);
+    rig.get(3, read(VA, 2), 0);
+    rig.get(4, read(VA, 2), 0);
+    assert_eq!(rig.said(), [Said::Read(3, Only, 2), Said::Read(4, Only, 2)]);
+    rig.side.unsent(&plan, plan.psn(), &mut rig.saved);
+    assert_eq!(rig.said(), []);
+}
+
+#[test]
+fn a_larger_ring_takes_over_what_is_kept() {
+    let mut rig = Rig::new();
+    for at in 0..3 {
+        rig.get(at, read(VA, 1), 0);
+        assert_eq!(rig.said(), [Said::Read(at, Only, 1)]);
+    }
+    let old = core::mem::replace(&mut rig.saved, vec![Saved::EMPTY; 5]);
+    rig.side.move_saved(&old, &mut rig.saved);
+    assert_eq!(rig.get(0, read(VA, 1), 0), Some(Discard::UnknownDuplicate));
+    for at in 1..3 {
+        assert_eq!(rig.get(at, read(VA, 1), 0), None);
+    }
+    assert_eq!(rig.said(), [Said::Read(1, Only, 1), Said::Read(2, Only, 1)]);
+}
+
+#[test]
+fn an_ack_that_was_not_sent_gives_way_to_a_nak() {
+    let mut rig = Rig::new();
+    rig.post(1);
+    rig.get(0, send(Only), 1);
+    let plan = rig.side.poll_transmit(1, &mut rig.saved).unwrap();
+    rig.get(2, send(Only), 1);
+    rig.side.unsent(&plan, plan.psn(), &mut rig.saved);
+    assert_eq!(rig.said(), [Said::Nak(1, NakCode::Sequence)]);
+}
+
+#[test]
+fn a_read_tells_whether_there_is_memory_to_check() {
+    let mut rig = Rig::new();
+    for (at, len) in [(0, 0), (1, 1)] {
+        rig.get(at, read(VA, len), 0);
+        let Some(ResponsePlan::Read(reply)) = rig.side.poll_transmit(1, &mut rig.saved) else {
+            panic!("it was not answered");
+        };
+        assert_eq!(reply.is_empty(), len == 0);
+    }
+}
+
+#[test]
+fn attributes_that_change_count_from_then_on() {
+    let mut rig = Rig::new();
+    rig.get(0, write(Only, 1), 1);
+    assert_eq!(rig.said(), [Said::Ack(0)]);
+    rig.side.set_config(ReceiveConfig {
+        access: Access::REMOTE_READ,
+        ..config()
+    });
+    rig.get(1, write(Only, 1), 1);
+    rig.assert_invalid(1);
+}
+
+#[test]
 fn response_headers_have_the_opcodes_of_their_positions() {
     let mut rig = Rig::new();
     rig.get(0, read(VA, 600), 0);
-    let opcodes: Vec<_> = rig
+    let specs: Vec<_> = rig
         .packets()
         .iter()
-        .map(|packet| packet.header(QPN, crate::key::Pkey::DEFAULT).kind.opcode())
+        .map(|packet| packet.header(QPN, Pkey(0x8001)))
         .collect();
+    assert!(specs.iter().all(|spec| spec.pkey == Pkey(0x8001)));
+    let opcodes: Vec<_> = specs.iter().map(|spec| spec.kind.opcode()).collect();
     assert_eq!(
         opcodes,
         [
