@@ -11,7 +11,6 @@ use super::{
     fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
-    paging::PageIn,
     qp::Qp,
     region::Mr,
     rejoin::Rejoin,
@@ -78,8 +77,6 @@ pub(crate) struct Node {
     counters: Counters,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
-    /// Has pages come in. On a queue of its own: a process may have it wait for long.
-    paging: WorkQueue,
     congestion: Congestion,
 }
 
@@ -94,7 +91,6 @@ impl Node {
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
-        let paging = WorkQueue::new_unbound(c"rrxe-paging")?;
         Arc::pin_init(
             pin_init!(Self {
                 netdev,
@@ -108,7 +104,6 @@ impl Node {
                 groups <- Groups::new(),
                 counters,
                 rest,
-                paging,
                 congestion: Congestion::new(),
             }),
             GFP_KERNEL,
@@ -193,11 +188,6 @@ impl Node {
     /// Has `rejoin` run soon, by a thread.
     pub(crate) fn rejoin_later(&self, rejoin: &Work<Rejoin>) {
         self.rest.enqueue(rejoin);
-    }
-
-    /// Has `paging` run soon, by a thread that may wait for pages.
-    pub(super) fn page_in_later(&self, paging: &Work<PageIn>) {
-        self.paging.enqueue(paging);
     }
 }
 

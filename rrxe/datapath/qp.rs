@@ -7,8 +7,8 @@ use super::{
     memory::Memory,
     node::Node,
     paging::{
-        Missing,
-        PageIn, //
+        Fetcher,
+        Missing, //
     },
     region::PdId,
     respond::ReceiveSide,
@@ -93,18 +93,18 @@ impl Qp {
         let wake = |then| Wake::new(node.clone(), qpn, then);
         let send_alarm = wake(|qp| qp.send.run_alarm(qp));
         let send_rest = wake(|qp| qp.send.run(qp));
-        let send_paging = PageIn::new(
+        let send_fetcher = Fetcher::new(
             node.clone(),
             qpn,
             |qp| qp.send.order(),
             |qp, order, outcome| qp.send.settle(qp, order, outcome),
-        );
-        let receive_paging = PageIn::new(
+        )?;
+        let receive_fetcher = Fetcher::new(
             node.clone(),
             qpn,
             |qp| qp.receive.order(),
             |qp, order, outcome| qp.receive.settle(qp, order, outcome),
-        );
+        )?;
         let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
         let receive_rest = wake(|qp| qp.receive.run(qp));
         Arc::pin_init(
@@ -119,8 +119,8 @@ impl Qp {
                 stalled: Atomic::new(false),
                 is_news: Atomic::new(false),
                 throttle <- Throttle::new(),
-                send <- Station::new(send, send_alarm, send_rest, send_paging),
-                receive <- Station::new(receive, receive_alarm, receive_rest, receive_paging),
+                send <- Station::new(send, send_alarm, send_rest, send_fetcher),
+                receive <- Station::new(receive, receive_alarm, receive_rest, receive_fetcher),
             }),
             GFP_KERNEL,
         )

@@ -6,8 +6,8 @@ use super::{
     arrival::Arrival,
     counters::Counter,
     paging::{
-        Missing,
-        PageIn, //
+        Fetcher,
+        Missing, //
     },
     qp::Qp,
     wake::Wake,
@@ -112,8 +112,7 @@ pub(super) struct Station<S: Side> {
     #[pin]
     want: Want,
     /// Has it come in.
-    #[pin]
-    paging: Work<PageIn>,
+    fetcher: Fetcher,
 }
 
 impl<S: Side> Station<S> {
@@ -121,7 +120,7 @@ impl<S: Side> Station<S> {
 
     /// A station for `side`, to whose [`run_alarm`](Self::run_alarm), [`run`](Self::run), and
     /// [`order`](Self::order) and [`settle`](Self::settle), the three lead.
-    pub(super) fn new(side: S, alarm: Wake, rest: Wake, paging: PageIn) -> impl PinInit<Self> {
+    pub(super) fn new(side: S, alarm: Wake, rest: Wake, fetcher: Fetcher) -> impl PinInit<Self> {
         pin_init!(Self {
             side <- Owned::new(side),
             backlog <- SkbQueue::new(BACKLOG),
@@ -129,7 +128,7 @@ impl<S: Side> Station<S> {
             alarm_at: Atomic::new(Self::UNSET),
             rest <- new_work!(rest, "rrxe::Station::rest"),
             want <- Want::new(),
-            paging <- new_work!(paging, "rrxe::Station::paging"),
+            fetcher,
         })
     }
 
@@ -253,10 +252,14 @@ impl<S: Side> Station<S> {
     /// Has a page come in, and the side worked on then. The side calls this in its turn, and has to
     /// do without if it has waited in vain.
     pub(super) fn page_in(&self, qp: &Qp, missing: Missing) -> Result<(), Lost> {
-        if self.want.ask(missing)? == Asked::Anew {
-            qp.node().page_in_later(&self.paging);
+        match self.want.ask(missing)? {
+            Asked::Already => Ok(()),
+            Asked::Anew if self.fetcher.start(qp.node(), missing) => Ok(()),
+            Asked::Anew => {
+                self.want.forget();
+                Err(Lost)
+            }
         }
-        Ok(())
     }
 
     /// The page that is to come in.

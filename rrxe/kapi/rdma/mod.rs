@@ -42,6 +42,7 @@ mod object;
 mod ops;
 mod page_list;
 mod paged;
+mod pager;
 mod pd;
 mod port;
 mod provider;
@@ -115,6 +116,7 @@ pub(crate) use self::{
         MissingPage,
         PagedUmem, //
     },
+    pager::Pagers,
     pd::ProtectionDomain,
     port::{
         CoreCaps,
