@@ -30,6 +30,7 @@
 #include <net/addrconf.h>
 #include <net/ip.h>
 #include <net/ip6_route.h>
+#include <net/netlink.h>
 #include <net/netns/generic.h>
 #include <net/route.h>
 #include <net/udp_tunnel.h>
@@ -43,6 +44,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>
 #include <rdma/rdma_user_rxe.h>
+#include <rdma/restrack.h>
 #include <rdma/uverbs_ioctl.h>
 
 /* Macros that bindgen cannot evaluate (casts, function-like macros). */

@@ -171,11 +171,11 @@ pub(super) fn answer(qp: &Qp, peer: &mut Peer, arrival: &Arrival) {
     if arrival.packet().traffic_class().map(Ecn::of) != Some(Ecn::Experienced) {
         return;
     }
-    let (congestion, counters) = (qp.node().congestion(), qp.node().counters());
-    counters.count(Counter::CongestedPackets);
+    let congestion = qp.node().congestion();
+    qp.count(Counter::CongestedPackets);
     let interval = micros(&congestion.np_min_time_between_cnps);
     if congestion.np_enabled.get() != 0 && qp.throttle().may_notify(now(), interval) {
-        counters.count(Counter::SentNotifications);
+        qp.count(Counter::SentNotifications);
         transmit::notification(qp, peer, congestion.notification_class());
     }
 }
@@ -194,12 +194,12 @@ impl Qp {
 
     /// The peer has told of congestion.
     pub(super) fn notified(&self) {
-        let (congestion, counters) = (self.node().congestion(), self.node().counters());
+        let congestion = self.node().congestion();
         if congestion.is_reacting() {
-            counters.count(Counter::HandledNotifications);
+            self.count(Counter::HandledNotifications);
             self.throttle().slow_down(now(), &congestion.params());
         } else {
-            counters.count(Counter::IgnoredNotifications);
+            self.count(Counter::IgnoredNotifications);
         }
     }
 }

@@ -100,6 +100,14 @@ impl Counter {
         }
     }
 
+    /// What a response with `syndrome` to a peer counts as.
+    pub(super) fn of_sent(syndrome: Syndrome) -> Option<Self> {
+        match syndrome {
+            Syndrome::RnrNak(_) => Some(Self::SentRnrNaks),
+            _ => None,
+        }
+    }
+
     /// What the completion of a send request counts as.
     pub(super) fn of_sending(status: WcStatus) -> Option<Self> {
         match status {
@@ -134,13 +142,6 @@ impl Counters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         self.0.add(counter as usize, n);
-    }
-
-    /// Counts a NAK to a peer, if `syndrome` is one that is counted. Any context.
-    pub(super) fn count_answer(&self, syndrome: Syndrome) {
-        if let Syndrome::RnrNak(_) = syndrome {
-            self.count(Counter::SentRnrNaks);
-        }
     }
 
     /// The counter at `index`; zero if there is none.

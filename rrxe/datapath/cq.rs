@@ -5,8 +5,14 @@
 //! # Locking
 //!
 //! The queue's lock is a leaf, taken in any context, as consumers inside the kernel may poll. The
-//! consumer is notified when it has been released, and after the completion has become visible.
+//! consumer is notified when it has been released, and after the completion has become visible. So is
+//! the timer armed by which it is notified of what was held back.
 
+use super::moderation::{
+    Limits,
+    Moderation,
+    Verdict, //
+};
 use crate::{
     kapi::{
         error::eopnotsupp,
@@ -20,6 +26,11 @@ use crate::{
             new_spinlock_irq,
             SpinLockIrq, //
         },
+        time::{
+            now,
+            Expire,
+            Timer, //
+        },
     },
     ring::{
         self,
@@ -30,7 +41,8 @@ use crate::{
 };
 use core::{
     mem,
-    slice, //
+    slice,
+    time::Duration, //
 };
 use kernel::{
     prelude::*,
@@ -43,16 +55,35 @@ pub(crate) struct Cq(Arc<Queue>);
 
 #[pin_data]
 struct Queue {
+    contents: Arc<Contents>,
+    /// Notifies of what was held back.
+    #[pin]
+    alarm: Timer<Alarm>,
+    events: CqEvents,
+}
+
+#[pin_data]
+struct Contents {
     #[pin]
     state: SpinLockIrq<State>,
     notify: CqNotify,
-    events: CqEvents,
+}
+
+/// The consumer is to be notified of what was held back.
+struct Alarm(Arc<Contents>);
+
+impl Expire for Alarm {
+    fn expired(&self) {
+        self.0.release();
+    }
 }
 
 struct State {
     completions: Completions,
     /// What the consumer has asked to be notified of, once.
     armed: Option<Moment>,
+    /// What of that has come.
+    moderation: Moderation,
     /// A completion was lost for want of room. There will be no more.
     dead: bool,
 }
@@ -74,10 +105,26 @@ pub(crate) struct Overrun;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
+/// How full a queue is, for those who look on.
+pub(crate) struct Report {
+    /// How many completions fit.
+    pub(crate) capacity: u32,
+    /// How many have not been polled.
+    pub(crate) pending: u32,
+    /// What the consumer waits for.
+    pub(crate) armed: Option<Moment>,
+    /// How much is held back before it is notified.
+    pub(crate) moderation: Option<Limits>,
+    /// It has overrun.
+    pub(crate) dead: bool,
+}
+
 /// What is to be done about an attempt to append completions once the lock has been released.
 struct Appended {
-    /// The consumer has waited for one of them.
+    /// The consumer is to be notified.
     wake: bool,
+    /// It is, when so much time has passed.
+    wake_after: Option<Duration>,
     /// The queue has just died.
     died: bool,
     /// All of them are there.
@@ -94,11 +141,17 @@ impl Cq {
         let state = State {
             completions,
             armed: None,
+            moderation: Moderation::default(),
             dead: false,
         };
-        let queue = pin_init!(Queue {
+        let contents = pin_init!(Contents {
             state <- new_spinlock_irq!(state, "rrxe::Cq"),
             notify,
+        });
+        let contents = Arc::pin_init(contents, GFP_KERNEL)?;
+        let queue = pin_init!(Queue {
+            alarm <- Timer::new(Alarm(contents.clone())),
+            contents,
             events,
         });
         Ok(Self(Arc::pin_init(queue, GFP_KERNEL)?))
@@ -106,14 +159,31 @@ impl Cq {
 
     /// How many completions fit.
     pub(crate) fn capacity(&self) -> u32 {
-        self.0.state.lock().completions.capacity()
+        self.0.contents.state.lock().completions.capacity()
+    }
+
+    /// How full it is, and whether it is of use.
+    pub(crate) fn report(&self) -> Report {
+        let state = self.0.contents.state.lock();
+        Report {
+            capacity: state.completions.capacity(),
+            pending: state.completions.pending(),
+            armed: state.armed,
+            moderation: state.moderation.limits(),
+            dead: state.dead,
+        }
+    }
+
+    /// Holds notifications back as `limits` say, or not at all. What was held back so far is told of.
+    pub(crate) fn moderate(&self, limits: Option<Limits>) {
+        self.0.contents.moderate(limits);
     }
 
     /// Asks to be notified at `moment`, once. Returns whether there are completions already.
     ///
     /// Any context.
     pub(crate) fn arm(&self, moment: Moment) -> bool {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.contents.state.lock();
         // Who waits for any completion also waits for a solicited one.
         if state.armed != Some(Moment::Next) {
             state.armed = Some(moment);
@@ -127,7 +197,7 @@ impl Cq {
     ///
     /// `EOPNOTSUPP` for the queue of a user process.
     pub(crate) fn poll(&self) -> Result<Option<Wc>> {
-        match &mut self.0.state.lock().completions {
+        match &mut self.0.contents.state.lock().completions {
             Completions::User(_) => Err(eopnotsupp()),
             Completions::Kernel(list) => Ok(list.pop()),
         }
@@ -142,11 +212,11 @@ impl Cq {
     /// consumer inside the kernel.
     pub(crate) fn replace_ring(&self, mut ring: CompletionRing) -> Result {
         // Most of what is pending is copied without the lock.
-        let old = self.0.state.lock().user_ring()?.snapshot();
+        let old = self.0.contents.state.lock().user_ring()?.snapshot();
         let copied = ring.append_from(&old, old.first_pending());
         let copied = copied.map_err(|_| EINVAL)?;
 
-        let mut state = self.0.state.lock();
+        let mut state = self.0.contents.state.lock();
         let current = state.user_ring()?;
         ring.append_from(current, copied).map_err(|_| EINVAL)?;
         mem::swap(current, &mut ring);
@@ -175,10 +245,8 @@ impl Cq {
     ///
     /// [`Overrun`], of which the consumer has been told, once. Those that did fit are there.
     pub(crate) fn post_all(&self, wcs: &[Wc]) -> Result<(), Overrun> {
-        let appended = self.0.state.lock().append(wcs);
-        if appended.wake {
-            self.0.notify.notify();
-        }
+        let appended = self.0.contents.state.lock().append(wcs);
+        self.notify(&appended);
         if appended.died {
             self.0.events.raise(CqEvent::Error);
         }
@@ -193,16 +261,47 @@ impl Cq {
     ///
     /// [`Full`], which is no overrun: to be tried again later.
     pub(crate) fn post_if_room(&self, wc: &Wc) -> Result<(), Full> {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.contents.state.lock();
         if !state.dead && state.room() == 0 {
             return Err(Full);
         }
         let appended = state.append(slice::from_ref(wc));
         drop(state);
-        if appended.wake {
-            self.0.notify.notify();
-        }
+        self.notify(&appended);
         Ok(())
+    }
+
+    /// Notifies the consumer, now or later.
+    fn notify(&self, appended: &Appended) {
+        if appended.wake {
+            self.0.contents.notify.notify();
+        } else if let Some(period) = appended.wake_after {
+            self.0.alarm.arm(now().saturating_add(period));
+        }
+    }
+}
+
+impl Contents {
+    fn moderate(&self, limits: Option<Limits>) {
+        self.change(|moderation| moderation.set(limits));
+    }
+
+    /// Notifies the consumer of what was held back.
+    fn release(&self) {
+        self.change(Moderation::release);
+    }
+
+    /// Makes a change that says whether to notify the consumer.
+    fn change(&self, change: impl FnOnce(&mut Moderation) -> bool) {
+        let mut state = self.state.lock();
+        let wake = change(&mut state.moderation);
+        if wake {
+            state.armed = None;
+        }
+        drop(state);
+        if wake {
+            self.notify.notify();
+        }
     }
 }
 
@@ -210,6 +309,7 @@ impl State {
     fn append(&mut self, wcs: &[Wc]) -> Appended {
         let mut appended = Appended {
             wake: false,
+            wake_after: None,
             died: false,
             result: Ok(()),
         };
@@ -219,16 +319,27 @@ impl State {
                 appended.result = Err(Overrun);
                 break;
             }
-            appended.wake |= match self.armed {
-                None => false,
-                Some(Moment::Next) => true,
-                Some(Moment::Solicited) => wc.is_solicited(),
-            };
-        }
-        if appended.wake {
-            self.armed = None;
+            if self.awaits(wc) {
+                match self.moderation.add() {
+                    Verdict::Tell => {
+                        self.armed = None;
+                        appended.wake = true;
+                    }
+                    Verdict::TellAfter(period) => appended.wake_after = Some(period),
+                    Verdict::Hold => (),
+                }
+            }
         }
         appended
+    }
+
+    /// Whether the consumer waits for a completion, or for one before it.
+    fn awaits(&self, wc: &Wc) -> bool {
+        match self.armed {
+            None => false,
+            Some(Moment::Next) => true,
+            Some(Moment::Solicited) => self.moderation.is_holding() || wc.is_solicited(),
+        }
     }
 
     fn room(&self) -> u32 {

@@ -73,6 +73,11 @@ impl FastRegion {
         )
     }
 
+    /// What it is registered as, if it is.
+    pub(crate) fn registration(&self) -> Option<Registration> {
+        self.state.lock().registered
+    }
+
     /// What its keys have in common.
     pub(crate) fn index(&self) -> u32 {
         self.index

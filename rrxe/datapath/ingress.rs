@@ -98,6 +98,7 @@ fn dispatch(node: &Node, arrival: Arrival, guard: &rcu::Guard) {
     if !admit(node, &arrival) {
         return;
     }
+    qp.count_arrival(arrival.packet().len());
     match arrival.headers().map(|headers| headers.kind()) {
         Some(Kind::Ud(..)) if arrival.group().is_some() => {
             node.counters().count(Counter::NoQueuePair);

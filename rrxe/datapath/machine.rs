@@ -30,6 +30,7 @@ use rrxe_proto::{
         LocalTask,
         ReceiveCompletion,
         ReceiveConfig,
+        ReceiveSnapshot,
         ReceiveSource,
         RequestPlan,
         Requester,
@@ -37,6 +38,7 @@ use rrxe_proto::{
         Saved,
         SendConfig,
         SendQueue,
+        SendSnapshot,
         Task,
         WqeSeq, //
     },
@@ -187,6 +189,19 @@ impl SendMachine {
     /// Does what is due.
     pub(super) fn on_timeout(&mut self, now: Instant) {
         of_each!(self, it => it.on_timeout(now))
+    }
+
+    /// Requests that are not done.
+    pub(super) fn pending(&self) -> u32 {
+        of_each!(self, it => it.tail().since(it.head())).unsigned_abs()
+    }
+
+    /// How far it has come, if it knows how far the peer has.
+    pub(super) fn snapshot(&self) -> Option<SendSnapshot> {
+        match self {
+            Self::Rc(requester) => Some(requester.snapshot()),
+            Self::Uc(_) | Self::Ud(_) => None,
+        }
     }
 
     /// Lets nothing begin.
@@ -352,6 +367,14 @@ impl ReceiveMachine {
             Self::Rc(answering) => answering.responder.poll_event(),
             Self::Uc(receiver) => receiver.poll_event(),
             Self::Ud(receiver) => receiver.poll_event(),
+        }
+    }
+
+    /// How far it has come, if packets have an order that counts.
+    pub(super) fn snapshot(&self) -> Option<ReceiveSnapshot> {
+        match self {
+            Self::Rc(answering) => Some(answering.responder.snapshot()),
+            Self::Uc(_) | Self::Ud(_) => None,
         }
     }
 

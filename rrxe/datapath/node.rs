@@ -4,16 +4,14 @@
 
 use super::{
     congestion::Congestion,
-    counters::{
-        Counter,
-        Counters, //
-    },
+    counters::Counters,
     fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
     qp::Qp,
     region::Mr,
     rejoin::Rejoin,
+    tally::Tallies,
     waiting::Allowance,
     wake::Wake,
     window::Window, //
@@ -75,6 +73,9 @@ pub(crate) struct Node {
     #[pin]
     groups: Groups,
     counters: Counters,
+    /// Counters that queue pairs are bound to.
+    #[pin]
+    tallies: Tallies,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
     congestion: Congestion,
@@ -90,6 +91,7 @@ impl Node {
         first_window: u32,
     ) -> Result<Arc<Self>> {
         let counters = Counters::new()?;
+        let all_tallies = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
         Arc::pin_init(
             pin_init!(Self {
@@ -103,6 +105,7 @@ impl Node {
                 handles <- RcuTable::new(1),
                 groups <- Groups::new(),
                 counters,
+                tallies <- Tallies::new(all_tallies),
                 rest,
                 congestion: Congestion::new(),
             }),
@@ -170,6 +173,11 @@ impl Node {
         &self.counters
     }
 
+    /// Counters that queue pairs are bound to.
+    pub(crate) fn tallies(&self) -> &Tallies {
+        &self.tallies
+    }
+
     /// Drops the routes that queue pairs and address handles have found. Process context, may sleep.
     ///
     /// A route must not outlive its network namespace, which a queue pair may: the network device
@@ -181,7 +189,6 @@ impl Node {
 
     /// Has `rest` run soon, by a thread.
     pub(super) fn continue_later(&self, rest: &Work<Wake>) {
-        self.counters.count(Counter::Deferred);
         self.rest.enqueue(rest);
     }
 

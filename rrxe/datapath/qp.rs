@@ -4,6 +4,7 @@
 
 use super::{
     arrival::Arrival,
+    counters::Counter,
     memory::Memory,
     node::Node,
     paging::{
@@ -14,6 +15,7 @@ use super::{
     respond::ReceiveSide,
     send::SendSide,
     station::Station,
+    tally::Binding,
     throttle::Throttle,
     wake::Wake,
     want::Lost, //
@@ -43,6 +45,7 @@ use kernel::{
     },
 };
 use rrxe_proto::{
+    congestion::Rate,
     mw::QpId,
     time::Instant,
     Qpn, //
@@ -71,6 +74,8 @@ pub(crate) struct Qp {
     stalled: Atomic<bool>,
     /// Whether to tell when the first packet arrives: in state RTR only.
     is_news: Atomic<bool>,
+    /// The counters that it is bound to.
+    tally: Binding,
     /// How fast it may send.
     #[pin]
     throttle: Throttle,
@@ -118,6 +123,7 @@ impl Qp {
                 failed: Atomic::new(false),
                 stalled: Atomic::new(false),
                 is_news: Atomic::new(false),
+                tally: Binding::new(),
                 throttle <- Throttle::new(),
                 send <- Station::new(send, send_alarm, send_rest, send_fetcher),
                 receive <- Station::new(receive, receive_alarm, receive_rest, receive_fetcher),
@@ -156,9 +162,40 @@ impl Qp {
         &self.node
     }
 
+    /// Counts one more. Any context.
+    pub(super) fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// Counts `n` more. Any context.
+    #[inline]
+    pub(super) fn add(&self, counter: Counter, n: u64) {
+        self.node.counters().add(counter, n);
+        self.tally.add(&self.node, counter, n);
+    }
+
+    /// Counts a packet of `len` bytes for the counters it is bound to. The device has counted it before
+    /// it was known whose it is.
+    pub(super) fn count_arrival(&self, len: usize) {
+        self.tally.add(&self.node, Counter::ReceivedPackets, 1);
+        self.tally
+            .add(&self.node, Counter::ReceivedBytes, len as u64);
+    }
+
+    /// Has the counters `number` count what happens to it from now on, besides those of the device, or
+    /// none. On return those before do not any more. Process context, sleeps.
+    pub(crate) fn bind_tally(&self, number: Option<u32>) {
+        self.tally.change(number, &self.node);
+    }
+
     /// How fast it may send.
     pub(super) fn throttle(&self) -> &Throttle {
         &self.throttle
+    }
+
+    /// The rate that it is limited to, in Mbit/s, if it is.
+    pub(crate) fn rate_mbps(&self) -> Option<u32> {
+        self.throttle.rate().map(Rate::mbps)
     }
 
     /// The memory it may touch.

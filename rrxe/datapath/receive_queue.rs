@@ -97,6 +97,14 @@ impl ReceiveQueue {
         }
     }
 
+    /// Requests of the queue pair's own that have not been taken.
+    pub(super) fn posted(&self) -> u32 {
+        match &self.supply {
+            Supply::Own(ring) => ring.posted(),
+            Supply::Shared(_) => 0,
+        }
+    }
+
     /// Drops all requests that nobody else may use.
     pub(super) fn clear(&mut self) {
         match &mut self.supply {

@@ -144,8 +144,13 @@ impl Mr {
         self.key == key && self.pd == pd
     }
 
+    /// What stands behind it.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// What a window has to know of it.
-    pub(super) fn bounds(&self) -> mw::Region {
+    pub(crate) fn bounds(&self) -> mw::Region {
         mw::Region {
             access: self.access,
             va: self.iova,
@@ -167,6 +172,11 @@ impl Mr {
             true => Ok(()),
             false => Err(EBUSY),
         }
+    }
+
+    /// How many windows are bound to it.
+    pub(crate) fn windows(&self) -> u32 {
+        Bonds::from_bits(self.bonds.0.load(Relaxed)).count()
     }
 
     /// Whether what is written to it is to outlive a loss of power.

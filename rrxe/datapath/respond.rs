@@ -50,6 +50,7 @@ use rrxe_proto::{
         LocalFailed,
         ReceiveCompletion,
         ReceiveConfig,
+        ReceiveSnapshot,
         ResponsePlan,
         Saved,
         Task,
@@ -176,6 +177,25 @@ impl ReceiveSide {
     }
 }
 
+/// How far the receive side has come, for those who look on.
+pub(crate) struct ReceiveReport {
+    /// Requests that are posted to the queue pair's own queue and have not been taken.
+    pub(crate) posted: u32,
+    /// On a reliable connection, once it receives.
+    pub(crate) connection: Option<ReceiveSnapshot>,
+}
+
+impl ReceiveSide {
+    /// How far it has come.
+    pub(crate) fn report(&mut self) -> ReceiveReport {
+        let running = self.phase.running();
+        ReceiveReport {
+            connection: running.and_then(|running| running.machine.snapshot()),
+            posted: self.queue.posted(),
+        }
+    }
+}
+
 impl Side for ReceiveSide {
     fn receive(&mut self, qp: &Qp, arrival: Arrival) -> Result<(), Arrival> {
         let Phase::Running(running) = &mut self.phase else {
@@ -227,27 +247,26 @@ impl ReceiveSide {
             return Ok(());
         };
         let queue = &mut self.queue;
-        let counters = qp.node().counters();
         let action = match self.postponed.take() {
             Some(task) => Action::Execute(task),
             None => running.machine.on_arrival(&arrival, queue),
         };
         let completion = match action {
             Action::Keep(keep) => {
-                counters.count(Counter::OutOfSequence);
+                qp.count(Counter::OutOfSequence);
                 running.machine.keep(keep, arrival.into_packet());
                 return Ok(());
             }
             Action::Dropped(Discard::OutOfOrder) => {
-                counters.count(Counter::OutOfSequence);
+                qp.count(Counter::OutOfSequence);
                 None
             }
             Action::Dropped(Discard::WrongQkey) => {
-                counters.count(Counter::BadQkey);
+                qp.count(Counter::BadQkey);
                 None
             }
             Action::Repeated => {
-                counters.count(Counter::DuplicateRequests);
+                qp.count(Counter::DuplicateRequests);
                 None
             }
             Action::None | Action::Dropped(_) => None,
@@ -327,7 +346,7 @@ impl ReceiveSide {
     fn complete(&self, qp: &Qp, completion: &ReceiveCompletion, vlan: Option<u16>) {
         let wc = work_completion(qp, &self.queue, completion).by_vlan(vlan);
         if completion.status == WcStatus::Success {
-            qp.node().counters().count(Counter::Receives);
+            qp.count(Counter::Receives);
         }
         if self.cq.post(wc).is_err() {
             qp.lose_completion();
@@ -378,7 +397,9 @@ impl Running {
             match transmit::response(qp, peer, &plan) {
                 Ok(()) => {
                     if let ResponsePlan::Ack { aeth, .. } = &plan {
-                        qp.node().counters().count_answer(aeth.syndrome());
+                        if let Some(counter) = Counter::of_sent(aeth.syndrome()) {
+                            qp.count(counter);
+                        }
                     }
                 }
                 Err(transmit::Failure::Local(_)) => {

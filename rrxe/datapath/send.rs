@@ -41,6 +41,7 @@ use rrxe_proto::{
         RequestPlan,
         Response,
         SendConfig,
+        SendSnapshot,
         WqeSeq, //
     },
     status::WcStatus,
@@ -186,6 +187,25 @@ impl SendSide {
     }
 }
 
+/// How far the send side has come, for those who look on.
+pub(crate) struct SendReport {
+    /// Requests that have been taken from the ring and are not done.
+    pub(crate) pending: u32,
+    /// On a reliable connection, once it sends.
+    pub(crate) connection: Option<SendSnapshot>,
+}
+
+impl SendSide {
+    /// How far it has come.
+    pub(crate) fn report(&self) -> SendReport {
+        let machine = self.running.as_ref().map(|running| &running.machine);
+        SendReport {
+            pending: machine.map_or(0, SendMachine::pending),
+            connection: machine.and_then(SendMachine::snapshot),
+        }
+    }
+}
+
 impl Side for SendSide {
     fn receive(&mut self, qp: &Qp, arrival: Arrival) -> Result<(), Arrival> {
         // Nobody answers to what is unreliable.
@@ -211,7 +231,7 @@ impl Side for SendSide {
                     congestion::answer(qp, peer, &arrival);
                 }
                 if let Some(counter) = response.syndrome().and_then(Counter::of_received) {
-                    qp.node().counters().count(counter);
+                    qp.count(counter);
                 }
                 requester.on_response(now(), &response, ring)
             }
@@ -285,7 +305,7 @@ impl SendSide {
                 return Progress::Idle;
             };
             if let Some(counter) = Counter::of_sending(completion.status) {
-                qp.node().counters().count(counter);
+                qp.count(counter);
             }
             let wc = work_completion(qp, &self.ring, &completion);
             // Who sees the completion may post another request at once.
@@ -388,9 +408,7 @@ impl Running {
             left = left.saturating_sub(plan.count());
             let repeated = plan.repeated();
             if repeated != 0 {
-                qp.node()
-                    .counters()
-                    .add(Counter::Retransmitted, repeated.into());
+                qp.add(Counter::Retransmitted, repeated.into());
             }
             match outlet.send(qp, ring, &plan) {
                 Ok(()) => (),

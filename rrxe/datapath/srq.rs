@@ -68,6 +68,11 @@ impl Srq {
         self.0.state.lock().ring.caps()
     }
 
+    /// How many requests are posted.
+    pub(crate) fn posted(&self) -> u32 {
+        self.0.state.lock().ring.posted()
+    }
+
     /// Whose memory messages are put into.
     pub(super) fn pd(&self) -> PdId {
         self.0.pd

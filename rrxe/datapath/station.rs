@@ -143,7 +143,7 @@ impl<S: Side> Station<S> {
     /// Works on the side now, or has a thread do so if interrupts are disabled. Any context.
     pub(super) fn run_or_queue(&self, qp: &Qp) {
         if irq::are_disabled() {
-            qp.node().continue_later(&self.rest);
+            self.continue_later(qp);
         } else {
             self.run(qp);
         }
@@ -156,7 +156,7 @@ impl<S: Side> Station<S> {
     /// pause, and nothing else would run on this CPU.
     pub(super) fn run_alarm(&self, qp: &Qp) {
         self.alarm_at.store(Self::UNSET, Relaxed);
-        qp.node().continue_later(&self.rest);
+        self.continue_later(qp);
     }
 
     /// Hands a packet to the side.
@@ -171,7 +171,7 @@ impl<S: Side> Station<S> {
             // Packets that wait go first.
             turn => {
                 if self.backlog.push(arrival.into_packet()).is_err() {
-                    qp.node().counters().count(Counter::BacklogFull);
+                    qp.count(Counter::BacklogFull);
                 }
                 match turn {
                     Some(turn) => self.take_turns(qp, turn),
@@ -218,6 +218,12 @@ impl<S: Side> Station<S> {
         }
         // What is announced between the two is done by the thread.
         drop(turn);
+        self.continue_later(qp);
+    }
+
+    /// Has a thread work on the side.
+    fn continue_later(&self, qp: &Qp) {
+        qp.count(Counter::Deferred);
         qp.node().continue_later(&self.rest);
     }
 

@@ -21,6 +21,7 @@ use kernel::{
 use rrxe_proto::{
     congestion::{
         NotificationPoint,
+        Rate,
         ReactionParams,
         ReactionPoint, //
     },
@@ -89,6 +90,11 @@ impl Throttle {
         if self.is_engaged() {
             self.react(|reaction| reaction.on_sent(now(), bytes as u64));
         }
+    }
+
+    /// The rate to keep, if there is one.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        self.points.lock().reaction.rate()
     }
 
     /// Takes note that the peer has told of congestion.

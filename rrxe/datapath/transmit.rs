@@ -6,7 +6,6 @@ use super::{
     congestion,
     counters::Counter,
     memory::Memory,
-    node::Node,
     paging::Missing,
     patience::Patience,
     peer::Peer,
@@ -113,7 +112,7 @@ pub(super) fn datagram(
         let Ok((headers, route)) = handle.next(qp.node().netdev()) else {
             continue;
         };
-        send_by(qp.node(), &route, &headers, patience, &header, |skb| {
+        send_by(qp, &route, &headers, patience, &header, |skb| {
             append_local(skb, &memory, local, &packet)
         })
         .map_err(|obstacle| obstacle.at(packet.psn, &memory, ask))?;
@@ -189,7 +188,7 @@ pub(super) fn notification(qp: &Qp, peer: &mut Peer, traffic_class: u8) {
             traffic_class,
             ..headers
         };
-        let _ = try_send(node, route, &headers, &HeaderBuf::new(&spec, 0), |_| Ok(()));
+        let _ = try_send(qp, route, &headers, &HeaderBuf::new(&spec, 0), |_| Ok(()));
     }
 }
 
@@ -234,7 +233,7 @@ fn send(
         return Ok(());
     };
     let headers = congestion::marked(headers, ecn);
-    send_by(node, route, &headers, patience, header, fill)?;
+    send_by(qp, route, &headers, patience, header, fill)?;
     qp.throttle()
         .sent(header.packet_len().saturating_add(OUTER_LEN));
     Ok(())
@@ -245,18 +244,18 @@ fn send(
 /// A packet that the network does not take for a reason other than a lack of room counts as sent:
 /// it is lost like any other. So does one for which there has been no room for long.
 fn send_by(
-    node: &Node,
+    qp: &Qp,
     route: &Route,
     headers: &Headers,
     patience: &mut Patience,
     header: &HeaderBuf,
     fill: impl FnOnce(&mut TxSkb) -> Result<(), WcStatus>,
 ) -> Result<(), Obstacle> {
-    let sent = try_send(node, route, headers, header, fill);
+    let sent = try_send(qp, route, headers, header, fill);
     match sent {
         Ok(()) => patience.has_room(),
         Err(Obstacle::NoRoom) => {
-            node.counters().count(Counter::SendFailures);
+            qp.count(Counter::SendFailures);
             if patience.has_no_room() {
                 return Ok(());
             }
@@ -268,7 +267,7 @@ fn send_by(
 
 /// Sends one packet, if there is room for it.
 fn try_send(
-    node: &Node,
+    qp: &Qp,
     route: &Route,
     headers: &Headers,
     header: &HeaderBuf,
@@ -290,9 +289,8 @@ fn try_send(
         Err(SendError::Dropped) => Err(Obstacle::NoRoom),
         Err(SendError::Refused(_)) => Ok(()),
         Ok(()) | Err(SendError::Congested) => {
-            let counters = node.counters();
-            counters.count(Counter::SentPackets);
-            counters.add(Counter::SentBytes, header.packet_len() as u64);
+            qp.count(Counter::SentPackets);
+            qp.add(Counter::SentBytes, header.packet_len() as u64);
             Ok(())
         }
     }

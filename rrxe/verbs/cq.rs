@@ -7,9 +7,12 @@ use super::{
     Provider, //
 };
 use crate::{
-    datapath::cq::{
-        Completions,
-        Cq, //
+    datapath::{
+        cq::{
+            Completions,
+            Cq, //
+        },
+        moderation::Limits,
     },
     kapi::{
         error::eopnotsupp,
@@ -22,6 +25,7 @@ use crate::{
             CqEvents,
             CqInit,
             CqNotify,
+            Details,
             Device,
             Moment,
             QpObject,
@@ -36,6 +40,7 @@ use crate::{
         WcExtra, //
     },
 };
+use core::time::Duration;
 use kernel::{
     prelude::*,
     sync::rcu, //
@@ -66,6 +71,31 @@ impl CompletionQueue<Provider> for Cq {
 
     fn arm(&self, moment: Moment) -> bool {
         Cq::arm(self, moment)
+    }
+
+    fn moderate(&self, count: u16, period: Duration) {
+        let moderates = count > 1 && !period.is_zero();
+        Cq::moderate(self, moderates.then_some(Limits { count, period }));
+    }
+
+    fn describe(&self, details: &mut Details) {
+        let report = self.report();
+        let limits = report.moderation.unwrap_or(Limits {
+            count: 0,
+            period: Duration::ZERO,
+        });
+        let armed = match report.armed {
+            None => c"no",
+            Some(Moment::Next) => c"next",
+            Some(Moment::Solicited) => c"solicited",
+        };
+        details
+            .number(c"size", report.capacity)
+            .number(c"pending", report.pending)
+            .word(c"armed", armed)
+            .number(c"moderation_count", limits.count)
+            .number(c"moderation_usecs", limits.period.as_micros() as u64)
+            .word(c"state", if report.dead { c"overrun" } else { c"good" });
     }
 
     fn poll(&self, device: &Device<Provider>, places: &mut [CompletionPlace]) -> Result<usize> {

@@ -152,7 +152,21 @@ impl rdma::ProviderDevice<Provider> for Device {
     }
 
     fn count(&self, index: usize) -> u64 {
-        self.node.counters().get(index)
+        // The part first, so that it is not larger than the whole.
+        let tallied = self.node.tallies().total(index);
+        self.node.counters().get(index).saturating_sub(tallied)
+    }
+
+    fn add_tally(&self) -> Result<u32> {
+        self.node.tallies().add()
+    }
+
+    fn remove_tally(&self, number: u32) {
+        self.node.tallies().remove(number);
+    }
+
+    fn tally(&self, number: u32, index: usize) -> u64 {
+        self.node.tallies().get(number, index)
     }
 
     fn attributes(&self) -> DeviceAttr {
@@ -178,6 +192,8 @@ impl rdma::ProviderDevice<Provider> for Device {
             max_sge_rd: limits::MAX_SGE,
             max_cq: limits::MAX_CQ,
             max_cqe: limits::MAX_CQE,
+            max_cq_moderation_count: u16::MAX,
+            max_cq_moderation_period: u16::MAX,
             max_srq: limits::MAX_SRQ,
             max_srq_wr: limits::MAX_QP_WR,
             max_srq_sge: limits::MAX_SGE,

@@ -17,6 +17,7 @@ mod performance;
 mod posting;
 mod qp;
 mod qp_attributes;
+mod qp_details;
 mod srq;
 
 pub(crate) mod limits;

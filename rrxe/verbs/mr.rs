@@ -27,6 +27,7 @@ use crate::{
             self,
             Advice,
             Demand,
+            Details,
             DirectMap,
             LocalRange,
             PageList,
@@ -37,6 +38,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::{
         rcu,
         Arc, //
@@ -146,6 +148,27 @@ impl rdma::MemoryRegion<Provider> for Registration {
         }
     }
 
+    fn describe(&self, details: &mut Details) {
+        match &self.region {
+            Region::Fixed(mr) => {
+                details
+                    .word(c"memory", kind(mr.memory()))
+                    .hex(c"iova", mr.bounds().va)
+                    .hex(c"access", mr.bounds().access.bits())
+                    .number(c"windows", mr.windows());
+            }
+            Region::Fast(region) => {
+                details.word(c"memory", c"listed");
+                if let Some(registration) = region.registration() {
+                    details
+                        .hex(c"key", registration.key.0)
+                        .hex(c"iova", registration.va)
+                        .hex(c"access", registration.access.bits());
+                }
+            }
+        }
+    }
+
     fn lkey(&self) -> u32 {
         self.key().0
     }
@@ -187,6 +210,16 @@ impl Registration {
             Region::Fixed(mr) => mr.key(),
             Region::Fast(region) => Key::new(region.index(), 0),
         }
+    }
+}
+
+/// What the memory of a region is, in a word.
+fn kind(memory: &Memory) -> &'static CStr {
+    match memory {
+        Memory::Pinned(_) => c"pinned",
+        Memory::Paged(_) => c"paged",
+        Memory::Implicit(_) => c"implicit",
+        Memory::Direct(_) => c"direct",
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
         saved_for,
         Attributes, //
     },
+    qp_details,
     Provider, //
 };
 use crate::{
@@ -36,6 +37,7 @@ use crate::{
         error::eopnotsupp,
         rdma::{
             self,
+            Details,
             Pd,
             QpAttr,
             QpCaps,
@@ -309,6 +311,14 @@ impl rdma::QueuePair<Provider> for QueuePair {
 
     fn detach(&self, mgid: [u8; 16]) -> Result {
         self.node.groups().detach(mgid.into(), &self.qp)
+    }
+
+    fn describe(&self, details: &mut Details) {
+        qp_details::describe(&self.qp, self.caps, details);
+    }
+
+    fn bind_tally(&self, number: Option<u32>) {
+        self.qp.bind_tally(number);
     }
 
     fn destroy(self) {

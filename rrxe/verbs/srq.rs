@@ -13,6 +13,7 @@ use crate::{
     kapi::{
         error::eopnotsupp,
         rdma::{
+            Details,
             Pd,
             ReceiveList,
             SharedReceiveQueue,
@@ -84,6 +85,15 @@ impl SharedReceiveQueue<Provider> for SharedQueue {
 
     fn limit(&self) -> u32 {
         self.queue.limit()
+    }
+
+    fn describe(&self, details: &mut Details) {
+        let ReceiveCaps { max_wr, max_sge } = self.queue.sizes();
+        details
+            .number(c"size", max_wr)
+            .number(c"max_sge", max_sge)
+            .number(c"posted", self.queue.posted())
+            .number(c"limit", self.queue.limit());
     }
 
     fn post(&self, requests: &mut ReceiveList) -> Result {

@@ -75,6 +75,22 @@ __rust_helper void rust_helper_ib_qp_deliver(struct ib_qp *qp, enum ib_event_typ
 		qp->event_handler(&event, qp->qp_context);
 }
 
+/* What a driver tells of an object, within a message of the core's. */
+__rust_helper void *rust_helper_rdma_details_begin(struct sk_buff *message)
+{
+	return nla_nest_start(message, RDMA_NLDEV_ATTR_DRIVER);
+}
+
+__rust_helper void rust_helper_rdma_details_end(struct sk_buff *message, void *nest)
+{
+	nla_nest_end(message, nest);
+}
+
+__rust_helper void rust_helper_rdma_details_cancel(struct sk_buff *message, void *nest)
+{
+	nla_nest_cancel(message, nest);
+}
+
 __rust_helper struct ib_umem *
 rust_helper_ib_umem_get_va(struct ib_device *device, unsigned long addr,
 			   size_t size, int access)

@@ -11,6 +11,7 @@ use super::{
     object::Cq,
     wc::CompletionPlace,
     CqNotify,
+    Details,
     Device,
     Provider,
     Udata, //
@@ -18,7 +19,8 @@ use super::{
 use crate::kapi::bindings as b;
 use core::{
     ptr,
-    slice, //
+    slice,
+    time::Duration, //
 };
 use kernel::{
     error::from_result,
@@ -67,6 +69,10 @@ pub(crate) trait CompletionQueue<P: Provider<Cq = Self>>: Sized + Send + Sync {
     /// Returns whether the queue holds completions already. Any context.
     fn arm(&self, moment: Moment) -> bool;
 
+    /// Has the consumer notified of no fewer than `count` completions at once, or when `period` has
+    /// passed since the first of those that it waits for. Zero of either: at once. May sleep.
+    fn moderate(&self, count: u16, period: Duration);
+
     /// Takes completions off the queue of a user inside the kernel, oldest first, to `places`, and
     /// returns how many. Any context.
     ///
@@ -81,6 +87,9 @@ pub(crate) trait CompletionQueue<P: Provider<Cq = Self>>: Sized + Send + Sync {
     /// succeeds, but what the process has mapped stays. Process context, may sleep. One call
     /// at a time.
     fn resize(&self, entries: u32, udata: &mut Udata<'_>) -> Result;
+
+    /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
+    fn describe(&self, details: &mut Details);
 
     /// Tears the queue down; no queue pair uses it any more. May sleep.
     fn destroy(self) {}
@@ -109,12 +118,8 @@ pub(super) unsafe extern "C" fn create<P: Provider>(
         unsafe { b::helpers::uverbs_attr_bundle_udata(attrs) }
     };
     let make = |device: &Device<P>, mut udata: Option<Udata<'_>>| {
-        let notify = match &udata {
-            // SAFETY: `cq` stays valid until its destroy operation, and so does the owner.
-            Some(_) => unsafe { NotifyOwner::of_user(cq) },
-            // SAFETY: As above.
-            None => unsafe { NotifyOwner::of_kernel(cq, attr.comp_vector) },
-        }?;
+        // SAFETY: `cq` stays valid until its destroy operation, and so does the owner.
+        let notify = unsafe { NotifyOwner::new(cq, attr.comp_vector) }?;
         // SAFETY: `cq` stays valid until its destroy operation, and so does the owner.
         let events = unsafe { EventOwner::new(cq) }?;
         let mappings = KBox::pin_init(new_mutex!(KVec::new()), GFP_KERNEL_ACCOUNT)?;
@@ -177,6 +182,22 @@ pub(super) unsafe extern "C" fn resize<P: Provider>(
         *mappings = Udata::into_mappings(Some(udata));
         Ok(0)
     })
+}
+
+/// The operation `modify_cq`. The period is in microseconds.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn modify<P: Provider>(
+    cq: *mut b::ib_cq,
+    count: u16,
+    period: u16,
+) -> c_int {
+    // SAFETY: The core passes a live queue.
+    let cq = unsafe { Cq::<P>::from_raw(cq) };
+    cq.moderate(count, Duration::from_micros(period.into()));
+    0
 }
 
 /// The operation `req_notify_cq`.

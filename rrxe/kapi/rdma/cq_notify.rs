@@ -3,16 +3,12 @@
 //! Telling the consumer of a completion queue to look at it.
 //!
 //! A driver must not call the handler of a consumer inside the kernel from within an operation that
-//! the consumer has called, whose locks it may hold, nor from two contexts at once. So such a
-//! handler is called in a softirq of its own, on the CPU that the consumer chose as the queue's
-//! completion vector. The handler of user processes' queues is the core's and may be called anywhere.
+//! the consumer has called, whose locks it may hold, nor from two contexts at once. And whoever chose a
+//! completion vector wants to be told on a CPU of its own. So the handler is called in a softirq of its
+//! own, on the CPU with the number of the queue's completion vector.
 
 use crate::kapi::{
     bindings as b,
-    sync::{
-        new_spinlock_bh,
-        SpinLockBh, //
-    },
     work::{
         self,
         new_work,
@@ -28,56 +24,21 @@ use kernel::{
 
 /// Tells the consumer of a completion queue to look at it; harmless once the queue is gone.
 #[derive(Clone)]
-pub(crate) enum CqNotify {
-    /// A user process.
-    User(Arc<Target>),
-    /// Somebody inside the kernel.
-    Kernel(Arc<Deferred>),
-}
+pub(crate) struct CqNotify(Arc<Deferred>);
 
 impl CqNotify {
-    /// Has the consumer's completion handler called: now or soon.
+    /// Has the consumer's completion handler called, soon.
     ///
-    /// Process or softirq context; never sleeps. The caller must not hold the lock of the queue
-    /// unless the consumer is a user process.
+    /// Any context; never sleeps.
     pub(crate) fn notify(&self) {
-        match self {
-            Self::User(target) => target.call(),
-            // If it is queued already, the handler will see what there is now.
-            Self::Kernel(deferred) => {
-                work::enqueue_softirq(deferred.vector, &deferred.call);
-            }
-        }
-    }
-}
-
-/// The C queue, while it is there to be notified of.
-#[pin_data]
-pub(crate) struct Target {
-    #[pin]
-    cq: SpinLockBh<Option<NonNull<b::ib_cq>>>,
-}
-
-// SAFETY: The pointer is only used under the lock, for calls that any thread may make.
-unsafe impl Send for Target {}
-
-// SAFETY: As for `Send`.
-unsafe impl Sync for Target {}
-
-impl Target {
-    fn call(&self) {
-        let target = self.cq.lock();
-        let Some(cq) = *target else {
-            return;
-        };
-        // SAFETY: The queue is valid while the target is set, which we hold the lock of.
-        unsafe { b::helpers::ib_cq_notify(cq.as_ptr()) };
+        // If it is queued already, the handler will see what there is now.
+        work::enqueue_softirq(self.0.vector, &self.0.call);
     }
 }
 
 /// A call of the handler that waits for its softirq.
 #[pin_data]
-pub(crate) struct Deferred {
+struct Deferred {
     vector: u32,
     #[pin]
     call: Work<Handler>,
@@ -107,35 +68,19 @@ impl Run for Handler {
 pub(crate) struct NotifyOwner(CqNotify);
 
 impl NotifyOwner {
-    /// The owner for a queue of a user process.
+    /// The owner for a queue whose consumer is to be notified on the CPU with number `vector`.
     ///
     /// # Safety
     ///
     /// `cq` must be valid until the result has been dropped.
-    pub(super) unsafe fn of_user(cq: *mut b::ib_cq) -> Result<Self> {
-        let target = pin_init!(Target {
-            cq <- new_spinlock_bh!(NonNull::new(cq)),
-        });
-        Ok(Self(CqNotify::User(Arc::pin_init(
-            target,
-            GFP_KERNEL_ACCOUNT,
-        )?)))
-    }
-
-    /// The owner for a queue of a consumer inside the kernel, to be notified on the CPU with number
-    /// `vector`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`of_user`](Self::of_user).
-    pub(super) unsafe fn of_kernel(cq: *mut b::ib_cq, vector: u32) -> Result<Self> {
+    pub(super) unsafe fn new(cq: *mut b::ib_cq, vector: u32) -> Result<Self> {
         // INVARIANT: The owner's drop keeps it from running once the queue may be gone.
         let handler = Handler(NonNull::new(cq).ok_or(EINVAL)?);
         let deferred = pin_init!(Deferred {
             vector,
             call <- new_work!(handler, "rdma::CqNotify"),
         });
-        Ok(Self(CqNotify::Kernel(Arc::pin_init(deferred, GFP_KERNEL)?)))
+        Ok(Self(CqNotify(Arc::pin_init(deferred, GFP_KERNEL)?)))
     }
 
     pub(super) fn handle(&self) -> CqNotify {
@@ -145,9 +90,6 @@ impl NotifyOwner {
 
 impl Drop for NotifyOwner {
     fn drop(&mut self) {
-        match &self.0 {
-            CqNotify::User(target) => *target.cq.lock() = None,
-            CqNotify::Kernel(deferred) => deferred.call.disable(),
-        }
+        self.0 .0.call.disable();
     }
 }

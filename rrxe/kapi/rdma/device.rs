@@ -248,6 +248,10 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_cq: u32,
     /// Completions that fit into a queue.
     pub(crate) max_cqe: u32,
+    /// Completions to be notified of at once.
+    pub(crate) max_cq_moderation_count: u16,
+    /// How long a notification may be held back, in microseconds.
+    pub(crate) max_cq_moderation_period: u16,
     /// Shared receive queues.
     pub(crate) max_srq: u32,
     /// Requests that fit into a shared receive queue.
@@ -299,8 +303,20 @@ pub(crate) trait ProviderDevice<P: Provider<Device = Self>>: Sized + Send + Sync
     fn counters() -> &'static [StatDesc];
 
     /// How many there were, since the device was made, of what is at `index` of
-    /// [`counters`](Self::counters). Process context.
+    /// [`counters`](Self::counters), without those of queue pairs that were bound to a
+    /// [tally](Self::add_tally) then. Process context.
     fn count(&self, index: usize) -> u64;
+
+    /// Makes a set of counters, a tally, which queue pairs can be [bound](super::QueuePair::bind_tally)
+    /// to. Returns its number, which is not zero. Process context, may sleep.
+    fn add_tally(&self) -> Result<u32>;
+
+    /// Drops the tally `number`, to which no queue pair is bound. Process context, may sleep.
+    fn remove_tally(&self, number: u32);
+
+    /// How many the tally `number` has counted of what is at `index` of [`counters`](Self::counters).
+    /// Process context.
+    fn tally(&self, number: u32, index: usize) -> u64;
 
     /// What the device offers.
     fn attributes(&self) -> DeviceAttr;
@@ -361,6 +377,8 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
         to.max_sge_rd = c_int::try_from(from.max_sge_rd)?;
         to.max_cq = c_int::try_from(from.max_cq)?;
         to.max_cqe = c_int::try_from(from.max_cqe)?;
+        to.cq_caps.max_cq_moderation_count = from.max_cq_moderation_count;
+        to.cq_caps.max_cq_moderation_period = from.max_cq_moderation_period;
         to.max_srq = c_int::try_from(from.max_srq)?;
         to.max_srq_wr = c_int::try_from(from.max_srq_wr)?;
         to.max_srq_sge = c_int::try_from(from.max_srq_sge)?;

@@ -26,8 +26,10 @@
 
 mod ah;
 mod chunks;
+mod counter;
 mod cq;
 mod cq_notify;
+mod detail;
 mod device;
 mod direct;
 mod event;
@@ -70,6 +72,7 @@ pub(crate) use self::{
         Moment, //
     },
     cq_notify::CqNotify,
+    detail::Details,
     device::{
         Device,
         DeviceAttr,

@@ -9,6 +9,7 @@ use super::{
     },
     paged::PagedUmem,
     umem::Umem,
+    Details,
     DirectMap,
     ImplicitUmem,
     Provider,
@@ -135,6 +136,9 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     /// Has nothing else depend on it any more: it is about to be deregistered. `EBUSY` if something
     /// does already.
     fn retire(&self) -> Result;
+
+    /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
+    fn describe(&self, details: &mut Details);
 
     /// Ends the registration. On return nothing uses the memory any more. May sleep.
     fn deregister(self) {}

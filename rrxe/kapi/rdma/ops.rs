@@ -27,7 +27,9 @@
 
 use super::{
     ah,
+    counter,
     cq,
+    detail,
     device,
     mad,
     mmap,
@@ -64,12 +66,25 @@ impl<P: Provider> Table<P> {
         dealloc_driver: Some(device::dealloc::<P>),
 
         query_port: Some(port::query::<P>),
+        query_port_speed: Some(port::query_speed::<P>),
         get_port_immutable: Some(port::immutable::<P>),
         get_link_layer: Some(port::link_layer),
         query_pkey: Some(port::query_pkey::<P>),
 
         alloc_hw_port_stats: Some(stats::alloc::<P>),
         get_hw_stats: Some(stats::get::<P>),
+
+        fill_res_qp_entry: Some(detail::qp::<P>),
+        fill_res_cq_entry: Some(detail::cq::<P>),
+        fill_res_srq_entry: Some(detail::srq::<P>),
+        fill_res_mr_entry: Some(detail::mr::<P>),
+
+        counter_init: Some(counter::init),
+        counter_alloc_stats: Some(counter::alloc_stats::<P>),
+        counter_bind_qp: Some(counter::bind_qp::<P>),
+        counter_unbind_qp: Some(counter::unbind_qp::<P>),
+        counter_update_stats: Some(counter::update_stats::<P>),
+        counter_dealloc: Some(counter::dealloc::<P>),
 
         process_mad: Some(mad::process::<P>),
 
@@ -91,6 +106,7 @@ impl<P: Provider> Table<P> {
         create_cq: Some(cq::create::<P>),
         destroy_cq: Some(cq::destroy::<P>),
         resize_user_cq: Some(cq::resize::<P>),
+        modify_cq: Some(cq::modify::<P>),
         req_notify_cq: Some(cq::arm::<P>),
         poll_cq: Some(cq::poll::<P>),
 
@@ -126,6 +142,7 @@ impl<P: Provider> Table<P> {
         size_ib_srq: Srq::<P>::SIZE,
         size_ib_qp: Qp::<P>::SIZE,
         size_ib_mw: Mw::<P>::SIZE,
+        size_rdma_counter: counter::SIZE,
 
         ..pin_init::zeroed()
     };

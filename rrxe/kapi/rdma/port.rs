@@ -13,7 +13,10 @@ use crate::kapi::{
 };
 use core::ptr::NonNull;
 use kernel::{
-    error::from_result,
+    error::{
+        from_result,
+        to_result, //
+    },
     prelude::*,
     sync::aref::ARef, //
 };
@@ -148,6 +151,29 @@ pub(super) unsafe extern "C" fn query<P: Provider>(
             set_state(attr, &netdev);
             attr.active_mtu = device.data().active_mtu(&netdev);
         }
+        Ok(0)
+    })
+}
+
+/// The operation `query_port_speed`: in units of 100 Mbit/s.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn query_speed<P: Provider>(
+    ib: *mut b::ib_device,
+    port: u32,
+    speed: *mut u64,
+) -> c_int {
+    from_result(|| {
+        let mut attr: b::ib_port_attr = pin_init::zeroed();
+        // SAFETY: The core passes a live device; the structure is ours.
+        to_result(unsafe { query::<P>(ib, port, &mut attr) })?;
+        let mut info: b::ib_port_speed_info = pin_init::zeroed();
+        // SAFETY: Both structures are ours.
+        to_result(unsafe { b::ib_port_attr_to_speed_info(&mut attr, &mut info) })?;
+        // SAFETY: The core passes a valid place.
+        unsafe { speed.write(u64::try_from(info.rate)?) };
         Ok(0)
     })
 }

@@ -21,6 +21,7 @@ use super::{
         ReceiveList,
         SendList, //
     },
+    Details,
     Provider,
     Udata, //
 };
@@ -233,6 +234,13 @@ pub(crate) trait QueuePair<P: Provider<Qp = Self>>: Sized + Send + Sync {
     ///
     /// `EINVAL` if it is not attached.
     fn detach(&self, mgid: [u8; 16]) -> Result;
+
+    /// Has the tally `number` count from now on what happens to the queue pair, or none. On return
+    /// the one before does not any more. May sleep.
+    fn bind_tally(&self, number: Option<u32>);
+
+    /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
+    fn describe(&self, details: &mut Details);
 
     /// Tears the queue pair down; no operation on it runs any more. May sleep.
     ///

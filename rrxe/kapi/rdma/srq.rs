@@ -12,6 +12,7 @@ use super::{
         Srq, //
     },
     wr::ReceiveList,
+    Details,
     Provider,
     Udata, //
 };
@@ -77,6 +78,9 @@ pub(crate) trait SharedReceiveQueue<P: Provider<Srq = Self>>: Sized + Send + Syn
     /// size succeeds, but what the process has mapped stays. Process context, may sleep. One call
     /// at a time.
     fn modify(&self, change: &SrqModify, udata: Option<&mut Udata<'_>>) -> Result;
+
+    /// Adds what there is to tell of it to whoever looks on. Process context, may sleep.
+    fn describe(&self, details: &mut Details);
 
     /// Tears the queue down; no queue pair uses it any more. May sleep.
     fn destroy(self) {}

@@ -45,6 +45,11 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
     _ib: *mut b::ib_device,
     _port: u32,
 ) -> *mut b::rdma_hw_stats {
+    allocate::<P>()
+}
+
+/// Makes a place for the values of what is counted; null when out of memory.
+pub(super) fn allocate<P: Provider>() -> *mut b::rdma_hw_stats {
     let descs = P::Device::counters();
     let Ok(count) = c_int::try_from(descs.len()) else {
         return ptr::null_mut();
@@ -77,13 +82,23 @@ pub(super) unsafe extern "C" fn get<P: Provider>(
         // SAFETY: The core passes a live device.
         let device = unsafe { Device::<P>::from_raw(ib) };
         // SAFETY: The core passes what `alloc` made, and holds its lock.
-        let values = unsafe { (*stats).value.as_mut_ptr() };
-        for index in 0..P::Device::counters().len() {
-            // SAFETY: There are as many places as descriptions.
-            let place = unsafe { values.add(index) };
-            // SAFETY: As above.
-            unsafe { place.write(device.data().count(index)) };
-        }
+        unsafe { fill::<P>(stats, |index| device.data().count(index)) };
         Ok(c_int::try_from(P::Device::counters().len())?)
     })
+}
+
+/// Writes what there is of each thing that is counted.
+///
+/// # Safety
+///
+/// `stats` must be what [`allocate`] made, and no one else's meanwhile.
+pub(super) unsafe fn fill<P: Provider>(stats: *mut b::rdma_hw_stats, count: impl Fn(usize) -> u64) {
+    // SAFETY: By the requirements.
+    let values = unsafe { (*stats).value.as_mut_ptr() };
+    for index in 0..P::Device::counters().len() {
+        // SAFETY: There are as many places as descriptions.
+        let place = unsafe { values.add(index) };
+        // SAFETY: As above.
+        unsafe { place.write(count(index)) };
+    }
 }

@@ -297,6 +297,12 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
         })
     }
 
+    /// Waits until no look-up goes on that has begun already. Process context; sleeps, for an expedited
+    /// RCU grace period, and must not be called in an RCU read section.
+    pub(crate) fn wait_for_lookups(&self) {
+        grace_period();
+    }
+
     /// The object with the smallest number not below `from`, and its number.
     ///
     /// For walks that sleep between their steps: start with zero, go on with the number found plus

@@ -233,6 +233,13 @@ mod tests {
     }
 
     #[test]
+    fn the_crc_is_that_of_eight_ones_and_the_masked_headers() {
+        let masked = MaskedHeaders::ipv4(&ipv4(0), &UDP, &BTH).unwrap();
+        let all = [&MASKED_LRH[..], masked.as_bytes()].concat();
+        assert_eq!(masked.crc(crc32_le), crc32_le(!0, &all));
+    }
+
+    #[test]
     fn the_icrc_is_stored_inverted_and_little_endian() {
         assert_eq!(finish(!0x0102_0304), [4, 3, 2, 1]);
     }

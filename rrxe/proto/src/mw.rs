@@ -80,6 +80,14 @@ impl Bonds {
         self.0
     }
 
+    /// How many are.
+    pub fn count(self) -> u32 {
+        match self {
+            Self::RETIRED => 0,
+            Self(count) => count,
+        }
+    }
+
     /// One more window is bound, or `None` if none may be.
     pub fn bound(self) -> Option<Self> {
         let bonds = self.0.checked_add(1).map(Self)?;
@@ -465,7 +473,9 @@ mod tests {
         assert_eq!(two.retired(), None);
         assert_eq!(two.released().retired(), None);
         assert_eq!(two.released().released(), Bonds::NONE);
+        assert_eq!(two.count(), 2);
         let retired = Bonds::NONE.retired().unwrap();
+        assert_eq!(retired.count(), 0);
         assert_eq!(retired.bound(), None);
         assert_eq!(retired.retired(), Some(retired));
         // More windows than there are would look like it.

@@ -24,24 +24,6 @@ impl Opcode {
         BY_CODE.get(usize::from(self.0)).copied().flatten()
     }
 
-    /// The opcode for a packet, or `None` if there is no such packet.
-    pub fn of(
-        transport: Transport,
-        operation: Operation,
-        position: Position,
-        suffix: Suffix,
-    ) -> Option<Self> {
-        TABLE
-            .iter()
-            .find(|row| {
-                row.transport == transport
-                    && row.operation == operation
-                    && row.position == position
-                    && row.suffix() == suffix
-            })
-            .map(|row| row.opcode)
-    }
-
     /// The class in the top three bits, which is there in reserved opcodes as well.
     pub const fn transport(self) -> Option<Transport> {
         match self.0 >> 5 {
@@ -294,15 +276,6 @@ impl OpcodeInfo {
     /// Whether the packet travels from responder to requester.
     pub const fn is_response(&self) -> bool {
         self.operation.is_response()
-    }
-
-    /// Whether the packet uses up a receive work request, once per message.
-    pub fn consumes_receive(&self) -> bool {
-        match self.operation {
-            Operation::Send => self.position.starts(),
-            Operation::Write => self.has(Extension::ImmDt),
-            _ => false,
-        }
     }
 
     /// Whether the packet completes a receive work request, and so may carry SE.

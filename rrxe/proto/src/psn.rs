@@ -124,12 +124,6 @@ impl fmt::Debug for Psn {
     }
 }
 
-impl fmt::Display for Psn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#08x}", self.0)
-    }
-}
-
 /// Message sequence number: counts messages a responder has completed, modulo 2^24.
 ///
 /// # Invariants
@@ -160,11 +154,6 @@ impl Msn {
     /// The MSN that follows.
     pub const fn next(self) -> Self {
         self.wrapping_add(1)
-    }
-
-    /// Signed distance from `other` to `self` in messages, in -2^23 ..= 2^23 - 1.
-    pub const fn since(self, other: Self) -> i32 {
-        distance(self.0, other.0)
     }
 }
 

@@ -45,12 +45,6 @@ impl fmt::Debug for Qpn {
     }
 }
 
-impl fmt::Display for Qpn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

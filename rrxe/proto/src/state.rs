@@ -58,29 +58,6 @@ impl QpState {
     pub const fn to_ib(self) -> u32 {
         self as u32
     }
-
-    /// Whether packets that arrive are looked at.
-    pub const fn may_receive(self) -> bool {
-        matches!(self, Self::Rtr | Self::Rts | Self::Sqd | Self::Sqe)
-    }
-
-    /// Whether work requests on the send queue are begun.
-    pub const fn may_start(self) -> bool {
-        matches!(self, Self::Rts)
-    }
-
-    /// Whether work requests that were begun go on.
-    pub const fn may_continue(self) -> bool {
-        matches!(self, Self::Rts | Self::Sqd)
-    }
-
-    /// Where an error of its requester takes a queue pair.
-    pub const fn after_requester_error(service: Service) -> Self {
-        match service {
-            Service::Rc => Self::Error,
-            Service::Uc | Service::Ud | Service::Gsi => Self::Sqe,
-        }
-    }
 }
 
 /// What a queue pair offers, as far as its states go.
@@ -413,15 +390,6 @@ mod tests {
         assert_eq!(QpState::from_ib(7), None);
     }
 
-    // PROTOCOL rule 17.
-    #[test]
-    fn only_reliable_connections_go_to_the_error_state_on_a_requester_error() {
-        assert_eq!(QpState::after_requester_error(Service::Rc), QpState::Error);
-        for service in [Service::Uc, Service::Ud, Service::Gsi] {
-            assert_eq!(QpState::after_requester_error(service), QpState::Sqe);
-        }
-    }
-
     // PROTOCOL requirement 21.
     #[test]
     fn the_believed_state_is_compared_with_the_actual_one() {
@@ -432,11 +400,11 @@ mod tests {
         assert_eq!(check_current(QpState::Rts, QpState::Rts), Ok(()));
     }
 
-    // PROTOCOL rule 18.
     #[test]
-    fn a_drained_queue_finishes_what_it_began_and_begins_nothing() {
-        let drained = QpState::Sqd;
-        assert!(drained.may_continue() && !drained.may_start() && drained.may_receive());
+    fn attributes_are_a_set() {
+        let both = AttrMask::PORT | AttrMask::QKEY;
+        assert_eq!(both | AttrMask::PORT, both);
+        assert_eq!(both.bits(), 0x60);
     }
 
     #[test]

@@ -141,5 +141,6 @@ mod tests {
         assert_eq!(RnrTimer::new(32), None);
         assert_eq!(AckTimeout::new(32), None);
         assert_eq!(RnrTimer::truncate(0x3f).code(), 0x1f);
+        assert_eq!(AckTimeout::new(31).unwrap().code(), 31);
     }
 }

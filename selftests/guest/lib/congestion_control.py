@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Congestion control: its settings, and flows that it slows down."""
 
+import contextlib
 import pathlib
 import time
 
@@ -87,3 +88,15 @@ def speeds(flows, seconds):
 def speed(flow, seconds):
     """What one flow does."""
     return speeds([flow], seconds)[0]
+
+
+@contextlib.contextmanager
+def marking(end):
+    """All that leaves an end has met congestion, if its sender reacts to that."""
+    where = ("dev", end.netdev)
+    end.run("tc", "qdisc", "add", *where, "clsact")
+    try:
+        end.run("tc", "filter", "add", *where, "egress", "matchall", "action", "skbmod", "ecn")
+        yield
+    finally:
+        end.run("tc", "qdisc", "del", *where, "clsact")

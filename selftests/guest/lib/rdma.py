@@ -420,11 +420,11 @@ class RcQp:
     RTR = ATTR.MAX_DEST_RD_ATOMIC | ATTR.MIN_RNR_TIMER
     RTS = ATTR.TIMEOUT | ATTR.RETRY_CNT | ATTR.RNR_RETRY | ATTR.MAX_QP_RD_ATOMIC
 
-    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None), srq=None):
+    def __init__(self, device, attr=RcAttr(), psn=None, channels=(None, None), vector=0, srq=None):
         self.device, self.attr = device, attr
         self.psn = random.getrandbits(24) if psn is None else psn
-        self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0])
-        self.recv_cq = CQ(device.ctx, attr.recv_wr + 16, channel=channels[1])
+        self.send_cq = CQ(device.ctx, attr.send_wr + 16, channel=channels[0], comp_vector=vector)
+        self.recv_cq = CQ(device.ctx, attr.recv_wr + 16, channel=channels[1], comp_vector=vector)
         cap = QPCap(
             max_send_wr=attr.send_wr,
             max_recv_wr=attr.recv_wr,

@@ -46,7 +46,8 @@ RESPONSES = {NAMES[n] for n in NAMES if "RESPONSE" in n or "ACKNOWLEDGE" in n}
 
 # The other services have some of them.
 OPCODES |= {0x20 | code: (f"UC_{name}", headers) for code, (name, headers) in OPCODES.items() if code < 0x0C}
-OPCODES |= {0x64: ("UD_SEND_ONLY", ("deth",)), 0x65: ("UD_SEND_ONLY_IMM", ("deth", "imm")), 0x81: ("CNP", ())}
+CNP = 0x81
+OPCODES |= {0x64: ("UD_SEND_ONLY", ("deth",)), 0x65: ("UD_SEND_ONLY_IMM", ("deth", "imm")), CNP: ("CNP", ())}
 
 
 def icrc(packet):

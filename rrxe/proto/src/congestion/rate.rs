@@ -64,9 +64,9 @@ impl Rate {
         Self(self.0.saturating_add(other.0)).min(Self::MAX)
     }
 
-    /// What lies in the middle.
+    /// What lies in the middle, rounded up: halving the way to a rate again and again gets there.
     pub(super) fn middle(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0) >> 1)
+        Self(self.0.saturating_add(other.0).div_ceil(2))
     }
 
     /// What is left when a part of `parts` / 2^`shift` is taken away.

@@ -45,10 +45,11 @@ fn limited(mbps: u32) -> ReactionPoint {
     point
 }
 
-/// Sends `packet` bytes whenever it may, asking again when told to, until `end`. The bytes come back.
+/// Sends `packet` bytes whenever it may, asking again when told to, until `end` or nothing holds it
+/// back. The bytes come back.
 fn greedy(point: &mut ReactionPoint, start: Instant, end: Instant, packet: u64) -> u64 {
     let (mut now, mut sent) = (start, 0);
-    while now < end {
+    while now < end && !point.is_free() {
         let earliest = point.earliest_send(now);
         if earliest <= now {
             point.on_sent(now, packet);
@@ -68,6 +69,7 @@ fn rates_are_told_in_megabits() {
         assert_eq!(Rate::from_mbps(mbps).mbps(), mbps);
     }
     assert_eq!(Rate::from_mbps(u32::MAX), Rate::MAX);
+    assert_eq!(Volume::of(u64::MAX), Volume::of((16 << 40) - 1));
     let second = Rate::from_mbps(1000).bytes_in(Duration::from_secs(1));
     assert!((124_999_000..=125_000_000).contains(&second), "{second}");
 }
@@ -305,6 +307,17 @@ fn a_limit_that_holds_nothing_back_is_lifted() {
     point.on_timeout(at_us(300 * 256));
     assert!(point.is_free());
 
+    // To ask is not to be held back.
+    let mut point = limited(400);
+    for period in 0..=256 {
+        assert!(!point.is_free(), "{period}");
+        assert_eq!(
+            point.earliest_send(at_us(300 * period)),
+            at_us(300 * period)
+        );
+    }
+    assert!(point.is_free());
+
     // However long nobody asks, that ends soon.
     let mut point = limited(400);
     point.on_timeout(Instant::MAX);
@@ -328,11 +341,54 @@ fn a_limit_that_reaches_the_highest_rate_is_lifted() {
     let mut point = ReactionPoint::new();
     point.on_cnp(at_us(0), &params);
     assert_eq!(mbps(&point), 450);
-    let end = at_us(300 * 40);
-    let sent = greedy(&mut point, at_us(0), end, 1500);
-    assert!(point.is_free() || point.rate() < Some(params.max_rate));
-    point.on_timeout(at_us(300 * 40));
-    assert!(sent > 0);
+    greedy(&mut point, at_us(0), at_us(300 * 10), 1500);
+    assert!(!point.is_free());
+    greedy(&mut point, at_us(300 * 10), at_us(300 * 40), 1500);
+    assert!(point.is_free());
+}
+
+#[test]
+fn values_out_of_range_count_as_the_nearest_within() {
+    let of_all = |value: u32| ReactionParams {
+        min_rate: Rate::from_mbps(value),
+        max_rate: Rate::from_mbps(value),
+        threshold: value,
+        time_reset: Duration::from_nanos(value.into()),
+        byte_reset: value,
+        dce_tcp_g: value,
+        dce_tcp_rtt: Duration::from_nanos(value.into()),
+        initial_alpha_value: value,
+        ..ReactionParams::DEFAULT
+    };
+    let least = ReactionParams {
+        min_rate: ReactionParams::LOWEST_RATE,
+        max_rate: Rate::ZERO,
+        threshold: 1,
+        time_reset: ReactionParams::SHORTEST_PERIOD,
+        byte_reset: 1024,
+        dce_tcp_g: 0,
+        dce_tcp_rtt: ReactionParams::SHORTEST_PERIOD,
+        initial_alpha_value: 1,
+        ..ReactionParams::DEFAULT
+    };
+    let most = ReactionParams {
+        min_rate: Rate::MAX,
+        max_rate: Rate::MAX,
+        threshold: 31,
+        dce_tcp_g: 1023,
+        initial_alpha_value: 1023,
+        ..of_all(u32::MAX)
+    };
+    assert_eq!(of_all(0).valid(), least);
+    assert_eq!(of_all(u32::MAX).valid(), most);
+    assert_eq!(ReactionParams::DEFAULT.valid(), ReactionParams::DEFAULT);
+    // The first cut must leave something.
+    let low = ReactionParams {
+        max_rate: Rate::from_mbps(11),
+        ..ReactionParams::DEFAULT
+    };
+    let twice_the_least = low.min_rate.plus(low.min_rate);
+    assert_eq!(low.valid().max_rate, twice_the_least);
 }
 
 #[test]

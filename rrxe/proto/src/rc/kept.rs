@@ -108,6 +108,11 @@ impl Kept {
         Some(first.place.into())
     }
 
+    /// Packets that wait.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
     fn waiting(&self) -> &[Entry] {
         self.entries.get(..self.len).unwrap_or_default()
     }
@@ -168,7 +173,9 @@ mod tests {
             (0..PLACES as u32).map(|at| add(&mut kept, at)).collect();
         assert_eq!(places, (0..PLACES).collect());
         assert!(kept.offer(psn(1000), psn(0)).is_none());
-        let free = kept.take_due(psn(0)).unwrap();
-        assert_eq!(add(&mut kept, 1000), free);
+        for at in 0..PLACES as u32 {
+            let free = kept.take_due(psn(at)).unwrap();
+            assert_eq!(add(&mut kept, 1000 + at), free);
+        }
     }
 }

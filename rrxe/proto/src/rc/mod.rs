@@ -46,6 +46,7 @@ mod retry;
 mod saved;
 mod sender;
 mod silence;
+mod snapshot;
 pub(crate) mod task;
 mod window;
 
@@ -64,6 +65,7 @@ pub use self::{
     response::{DropReason, Placement, Response},
     retry::RetryLimit,
     saved::Saved,
+    snapshot::{Activity, ReceiveSnapshot, SendSnapshot},
     task::{
         Action,
         AtomicOp,

@@ -124,10 +124,10 @@ impl RequestPlan {
         plan.packet(0).map(|_| plan)
     }
 
-    /// The same as datagrams that show `deth`, or `None` if the operation is none for them.
+    /// The same of an [unreliable](Self::unreliable) plan as datagrams that show `deth`, or `None` if
+    /// the operation is none for them.
     pub(crate) fn datagram(self, deth: Deth) -> Option<Self> {
         let plan = Self {
-            ack_request: AckRequest::No,
             service: Service::Datagram(deth),
             ..self
         };

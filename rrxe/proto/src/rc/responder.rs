@@ -59,7 +59,7 @@ pub struct Responder {
     pub(super) assembly: Assembly,
     pub(super) phase: Phase,
     gap: Gap,
-    kept: Kept,
+    pub(super) kept: Kept,
     pub(super) owed: Owed,
     /// READs and atomics executed so far. The last of them are in the saved ring, each in the
     /// place that is its number modulo the ring's length.

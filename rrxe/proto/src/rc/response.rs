@@ -122,3 +122,37 @@ pub enum DropReason {
     /// The queue is in the error state.
     Flushing,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::psn::Msn;
+
+    #[test]
+    fn all_but_the_middle_of_what_is_read_tells_a_syndrome() {
+        let psn = Psn::ZERO;
+        let aeth = Aeth::new(Syndrome::ACK, Msn::ZERO);
+        let read = |position, aeth| Response::Read {
+            psn,
+            position,
+            aeth,
+            len: 256,
+        };
+        let original = 0;
+        for (response, syndrome) in [
+            (Response::Ack { psn, aeth }, Some(Syndrome::ACK)),
+            (
+                Response::Atomic {
+                    psn,
+                    aeth,
+                    original,
+                },
+                Some(Syndrome::ACK),
+            ),
+            (read(Position::Last, Some(aeth)), Some(Syndrome::ACK)),
+            (read(Position::Middle, None), None),
+        ] {
+            assert_eq!(response.syndrome(), syndrome, "{response:?}");
+        }
+    }
+}

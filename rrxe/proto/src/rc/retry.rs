@@ -39,6 +39,11 @@ impl Retries {
     /// As many as there can be.
     pub(super) const FULL: Self = Self { used: 0 };
 
+    /// How many were taken of a limit.
+    pub(super) const fn used(self) -> u8 {
+        self.used
+    }
+
     /// Takes one of `limit`.
     pub(super) fn take(&mut self, limit: RetryLimit) -> Result<(), Exhausted> {
         match limit {

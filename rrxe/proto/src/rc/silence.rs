@@ -116,6 +116,45 @@ mod tests {
     }
 
     #[test]
+    fn what_was_held_back_begins_the_wait_and_not_the_reminders_anew() {
+        let mut silence = Silence::new();
+        silence.begin(millis(0));
+        silence.remind();
+        silence.go_on(millis(20));
+        assert_eq!(silence.deadline(TIMEOUT), Some(millis(20 + 12)));
+    }
+
+    #[test]
+    fn a_slow_peer_is_forgotten_by_a_sixty_fourth() {
+        let mut silence = Silence::new();
+        silence.end(millis(8));
+        silence.begin(millis(8));
+        silence.end(millis(8));
+        let usual = Duration::from_millis(8) * 63 / 64;
+        assert_eq!(
+            silence.deadline(TIMEOUT),
+            Some(millis(8).saturating_add(2 * usual))
+        );
+    }
+
+    #[test]
+    fn an_answer_to_a_reminder_adds_a_quarter_but_not_too_little() {
+        let timeout = Duration::from_millis(16);
+        let mut silence = Silence::new();
+        silence.remind();
+        // Four times 0.25 ms, then a quarter.
+        for usual in [1_000_000, 1_250_000] {
+            while silence.usual < usual {
+                silence.end(millis(0));
+            }
+            silence.begin(millis(0));
+            let due = Instant::from_nanos(2 * usual);
+            assert_eq!(silence.deadline(timeout), Some(due));
+            silence.remind();
+        }
+    }
+
+    #[test]
     fn reminders_that_are_answered_make_for_patience() {
         let mut silence = Silence::new();
         for _ in 0..100 {

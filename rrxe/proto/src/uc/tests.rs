@@ -18,6 +18,7 @@ use crate::{
         Event,
         ExecError,
         Failure,
+        Local,
         Operation,
         ReceiveCompletion,
         Request,
@@ -139,6 +140,39 @@ fn messages_are_cut_at_the_mtu_and_ask_for_no_acknowledgement() {
     let solicited: Vec<_> = packets.iter().map(|packet| packet.solicited).collect();
     assert_eq!(solicited, [false, false, true, true, false, false]);
     assert_eq!(rig.side.next_deadline(), None);
+}
+
+#[test]
+fn a_plan_tells_where_in_its_message_it_begins() {
+    let mut rig = Sending::new();
+    rig.post(WRITE, 5 * MTU);
+    for first in [0, 2, 4] {
+        let plan = rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
+        assert_eq!((plan.first(), plan.offset()), (first, first * MTU));
+    }
+}
+
+#[test]
+fn what_was_handed_over_after_one_that_fails_is_flushed() {
+    let mut rig = Sending::new();
+    let bad = rig.post(WRITE, 1);
+    rig.post(WRITE, 1);
+    assert_eq!(rig.send().len(), 2);
+    rig.side.fail(bad, WcStatus::LocalProtection);
+    assert_eq!(rig.statuses(), [WcStatus::LocalProtection, FLUSHED]);
+}
+
+#[test]
+fn a_local_operation_is_done_in_its_turn() {
+    let mut rig = Sending::new();
+    rig.post(WRITE, 1);
+    let local = rig.post(Operation::Local(Local::Invalidate(KEY)), 0);
+    assert!(rig.side.poll_local(&rig.queue).is_none());
+    assert_eq!(rig.send().len(), 1);
+    let task = rig.side.poll_local(&rig.queue).unwrap();
+    assert_eq!(task.wqe(), local);
+    rig.side.commit_local(task, Ok(()), &rig.queue);
+    assert_eq!(rig.statuses(), [OK, OK]);
 }
 
 #[test]

@@ -245,6 +245,7 @@ fn what_is_no_send_or_has_no_destination_fails() {
 fn a_drained_queue_begins_nothing() {
     let mut rig = Sending::new();
     rig.post(Operation::Send, 8);
+    assert!(!rig.side.is_drained());
     rig.side.drain();
     assert_eq!(rig.send(), None);
     assert!(rig.side.is_drained());

@@ -234,6 +234,13 @@ fn one_that_is_flushed_while_it_is_carried_out() {
     assert_eq!(rig.statuses(), [WcStatus::WrFlush]);
     rig.side.commit_local(task, Ok(()), &rig.queue);
     assert_eq!(rig.statuses(), []);
+
+    rig = Rig::new();
+    rig.post(BIND, 0);
+    let task = rig.side.poll_local(&rig.queue).unwrap();
+    rig.side.enter_error();
+    rig.side.commit_local(task, Ok(()), &rig.queue);
+    assert_eq!(rig.statuses(), [WcStatus::WrFlush]);
 }
 
 #[test]

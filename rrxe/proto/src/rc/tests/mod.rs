@@ -8,6 +8,8 @@ mod local;
 mod pair;
 mod requester;
 mod responder;
+mod snapshot;
+mod untimely;
 
 use crate::{
     opcode::MAX_HEADER_LEN,

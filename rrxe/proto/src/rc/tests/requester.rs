@@ -149,7 +149,7 @@ impl Rig {
         self.say(at, Syndrome::Nak(code))
     }
 
-    fn rnr(&mut self, at: u32, timer: u8) -> Placement {
+    pub(super) fn rnr(&mut self, at: u32, timer: u8) -> Placement {
         self.say(at, Syndrome::RnrNak(RnrTimer::new(timer).unwrap()))
     }
 
@@ -1266,6 +1266,18 @@ fn sending_does_not_put_the_timer_off() {
 }
 
 #[test]
+fn attributes_that_change_count_from_then_on() {
+    let mut rig = Rig::new();
+    rig.side.set_config(SendConfig {
+        timeout: AckTimeout::NEVER,
+        ..config()
+    });
+    rig.post(WRITE, 1);
+    rig.send();
+    assert_eq!(rig.side.next_deadline(), None);
+}
+
+#[test]
 fn a_timeout_of_zero_is_never() {
     let mut rig = Rig::with(SendConfig {
         timeout: AckTimeout::NEVER,
@@ -1499,6 +1511,15 @@ fn a_local_error_waits_for_its_turn() {
 }
 
 #[test]
+fn a_request_that_was_refused_waits_for_nothing() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    rig.send();
+    rig.nak(FIRST, NakCode::RemoteAccess);
+    assert_eq!(rig.side.next_deadline(), None);
+}
+
+#[test]
 fn read_data_that_cannot_be_placed_fails_its_request() {
     let mut rig = Rig::new();
     let wqe = rig.post(READ, 1);
@@ -1574,6 +1595,18 @@ fn a_drained_queue_finishes_what_it_has_started() {
     assert_eq!(rig.send_psns(), []);
     rig.side.resume();
     assert_eq!(rig.send_psns(), [FIRST + 4]);
+}
+
+#[test]
+fn a_drained_queue_begins_nothing_before_a_request_that_fails() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    let bad = rig.post(WRITE, 1);
+    rig.side.drain();
+    rig.side.fail(bad, WcStatus::LocalProtection);
+    assert_eq!(rig.send_psns(), []);
+    rig.side.resume();
+    assert_eq!(rig.send_psns(), [FIRST]);
 }
 
 #[test]

@@ -41,13 +41,13 @@ use crate::{
     },
 };
 
-const FIRST: u32 = 0xff_fff0;
+pub(super) const FIRST: u32 = 0xff_fff0;
 const KEY: Key = Key(0x4321);
 const VA: u64 = 0x7000;
 const MTU: u32 = 256;
 
 pub(super) struct Rig {
-    side: Responder,
+    pub(super) side: Responder,
     receives: Receives,
     saved: Vec<Saved>,
     kept: Vec<Option<Headers>>,
@@ -81,7 +81,7 @@ fn send(position: Position) -> RcRequest {
     RcRequest::Send(SendPart::new(position, SendEnd::Plain))
 }
 
-fn write(position: Position, len: u32) -> RcRequest {
+pub(super) fn write(position: Position, len: u32) -> RcRequest {
     RcRequest::Write(WritePart::new(position, Reth::new(VA, KEY, len), None))
 }
 
@@ -1210,6 +1210,70 @@ fn read_responses_that_were_not_sent_are_offered_again() {
     rig.side
         .unsent(&plan, plan.psn().wrapping_add(1), &mut rig.saved);
     assert_eq!(rig.said(), []);
+}
+
+#[test]
+fn a_part_in_between_goes_before_what_is_in_turn() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 6 * MTU), 0);
+    assert!(rig.side.poll_transmit(3, &mut rig.saved).is_some());
+    rig.get(1, read(VA + u64::from(MTU), MTU), 0);
+    assert_eq!(
+        rig.said(),
+        [
+            Said::Read(1, Only, MTU),
+            Said::Read(3, Middle, MTU),
+            Said::Read(4, Middle, MTU),
+            Said::Read(5, Last, MTU),
+        ]
+    );
+}
+
+#[test]
+fn a_part_in_between_goes_out_to_its_end_whatever_was_not_sent() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 6 * MTU), 0);
+    rig.said();
+    rig.get(0, read(VA, 5 * MTU), 0);
+    let plan = rig.side.poll_transmit(3, &mut rig.saved).unwrap();
+    rig.side
+        .unsent(&plan, plan.psn().wrapping_add(1), &mut rig.saved);
+    assert_eq!(
+        rig.said(),
+        [
+            Said::Read(1, Middle, MTU),
+            Said::Read(2, Middle, MTU),
+            Said::Read(3, Middle, MTU),
+            Said::Read(4, Last, MTU),
+        ]
+    );
+}
+
+#[test]
+fn no_part_in_between_follows_a_refusal() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 3 * MTU), 0);
+    rig.said();
+    rig.get(0, read(VA, MTU), 0);
+    rig.get(1, read(VA + u64::from(MTU), MTU), 0);
+    let Some(ResponsePlan::Read(part)) = rig.side.poll_transmit(3, &mut rig.saved) else {
+        panic!("it was not answered");
+    };
+    rig.side.fail_read(&part, &mut rig.saved);
+    assert_eq!(rig.said(), [Said::Nak(0, NakCode::RemoteAccess)]);
+}
+
+#[test]
+fn attributes_that_change_count_from_then_on() {
+    let mut rig = Rig::new();
+    rig.get(0, write(Only, 1), 1);
+    assert_eq!(rig.said(), [Said::Ack(0)]);
+    rig.side.set_config(ReceiveConfig {
+        access: Access::REMOTE_READ,
+        ..config()
+    });
+    rig.get(1, write(Only, 1), 1);
+    rig.assert_invalid(1);
 }
 
 #[test]
