@@ -32,7 +32,7 @@ pub(crate) struct Errand<T: Go> {
     #[pin]
     target: T,
     #[pin]
-    work: Work<Self>,
+    work: Work<Errand<T>>,
 }
 
 impl_has_work! {

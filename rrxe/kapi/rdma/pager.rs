@@ -63,7 +63,7 @@ struct Entry {
 struct Pager {
     queue: WorkQueue,
     #[pin]
-    burial: Work<Self>,
+    burial: Work<Pager>,
 }
 
 impl_has_work! {
