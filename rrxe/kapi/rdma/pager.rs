@@ -88,7 +88,7 @@ impl Pagers {
         static CLAIMED: SetOnce<()> = SetOnce::new();
 
         let known = Known {
-            burials: WorkQueue::new_unbound(c"rrxe-pagers")?,
+            burials: WorkQueue::new_narrow(c"rrxe-pagers", WIDTH)?,
             entries: KVec::new(),
         };
         if !CLAIMED.populate(()) {
