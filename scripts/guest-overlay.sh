@@ -29,7 +29,7 @@ add_module() {
 install -m 755 "$RRXE_TREE/scripts/guest-init" "$stage/init"
 install -m 755 "$RRXE_TREE/scripts/dmesg-check" "$stage/rrxe/"
 [[ -d $RRXE_TREE/selftests/guest ]] && cp -a "$RRXE_TREE/selftests/guest" "$stage/rrxe/"
-cp -a "$RRXE_TREE/contrib" "$stage/rrxe/"
+cp -a "$RRXE_TREE/Documentation/modprobe.d" "$stage/rrxe/"
 for extra in ${VM_FILES:-}; do cp -a "$extra" "$stage/rrxe/"; done
 add_module
 (cd "$stage" && find . -mindepth 1 | cpio -o -H newc -R 0:0 --quiet) > "$out"

@@ -80,7 +80,12 @@ impl WorkQueue {
     /// As the `kernel` crate knows it.
     pub(super) fn as_queue(&self) -> &Queue {
         // SAFETY: By the type invariant it is valid for as long as this object.
-        unsafe { Queue::from_raw(self.queue.as_ptr().cast()) }
+        unsafe { Queue::from_raw(self.as_ptr().cast()) }
+    }
+
+    /// The C object.
+    pub(in crate::kapi) fn as_ptr(&self) -> *mut b::workqueue_struct {
+        self.queue.as_ptr()
     }
 
     /// Has `work` run once, soon. `false` if it is queued already and does not run yet. Any context.

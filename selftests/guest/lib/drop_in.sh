@@ -8,7 +8,7 @@ DROP_IN_CONF=/etc/modprobe.d/rrxe-drop-in.conf
 # From the next loading of the module on.
 drop_in() {
 	mkdir -p "${DROP_IN_CONF%/*}"
-	cp ../contrib/modprobe.d/rrxe-drop-in.conf "$DROP_IN_CONF"
+	cp ../modprobe.d/rrxe-drop-in.conf "$DROP_IN_CONF"
 }
 
 no_drop_in() { rm -f "$DROP_IN_CONF"; }

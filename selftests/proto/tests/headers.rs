@@ -450,6 +450,21 @@ fn migreq_is_set_where_there_is_no_path_to_migrate_to() {
         .migrated());
 }
 
+#[test]
+fn fecn_and_becn_are_bits_of_their_own() {
+    let mut bytes = packet(&HeaderBuf::new(&sample(SEND_ONLY), 0));
+    for (byte, fecn, becn) in [
+        (0x3f, false, false),
+        (0x40, false, true),
+        (0x80, true, false),
+    ] {
+        bytes[4] = byte;
+        let headers = Headers::parse(&bytes, bytes.len()).unwrap();
+        let bth = headers.bth();
+        assert_eq!((bth.fecn(), bth.becn()), (fecn, becn), "{byte:#x}");
+    }
+}
+
 // PROTOCOL rule 15.
 #[test]
 fn a_notification_of_congestion_has_becn_and_sixteen_zeros() {

@@ -15,6 +15,7 @@ use crate::{
         requester::{Pause, Phase},
         Completion,
         DropReason,
+        Local,
         Operation,
         Placement,
         Request,
@@ -334,6 +335,12 @@ fn lengths_that_cannot_be_are_refused() {
     let flags = RequestFlags::default();
     assert!(Request::new(Operation::Send, (1 << 31) + 1, flags).is_none());
     assert!(Request::new(ATOMIC, 4, flags).is_none());
+    let local = Operation::Local(Local::Invalidate(KEY));
+    assert!(Request::new(local, 1, flags).is_none());
+    for (len, is_empty) in [(0, true), (1, false)] {
+        let request = Request::new(Operation::Send, len, flags).unwrap();
+        assert_eq!(request.is_empty(), is_empty);
+    }
 }
 
 // ---- window ----
@@ -1797,11 +1804,18 @@ fn a_read_is_sent_or_not_but_not_in_part() {
 #[test]
 fn header_specs_tell_all() {
     let mut rig = Rig::new();
-    rig.post(Operation::SendInv(KEY), 3);
+    rig.post_with(
+        Operation::SendInv(KEY),
+        3,
+        RequestFlags {
+            solicited: true,
+            ..RequestFlags::default()
+        },
+    );
     let packet = rig.send()[0];
     let spec = packet.header(super::QPN, crate::key::Pkey(0x8001));
     assert_eq!(spec.pkey, crate::key::Pkey(0x8001));
-    assert!(spec.migrated && spec.ack_request && !spec.solicited);
+    assert!(spec.migrated && spec.ack_request && spec.solicited);
     let headers = super::headers(&spec, packet.len);
     assert_eq!(
         *headers.kind(),

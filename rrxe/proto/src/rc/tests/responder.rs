@@ -3,7 +3,7 @@
 use super::{headers, packet, psn, Receives, QPN};
 use crate::{
     access::Access,
-    key::{Imm, Key},
+    key::{Imm, Key, Pkey},
     mtu::PathMtu,
     opcode::{Opcode, Position},
     rc::{
@@ -1264,6 +1264,58 @@ fn no_part_in_between_follows_a_refusal() {
 }
 
 #[test]
+fn what_is_no_longer_kept_is_not_given_in_place_of_what_is() {
+    let mut rig = Rig::new();
+    rig.get(0, read(VA, 3 * MTU), 0);
+    let plan = rig.side.poll_transmit(3, &mut rig.saved).unwrap();
+    rig.get(0, read(VA, MTU), 0);
+    rig.get(3, read(VA, 2), 0);
+    rig.get(4, read(VA, 2), 0);
+    assert_eq!(rig.said(), [Said::Read(3, Only, 2), Said::Read(4, Only, 2)]);
+    rig.side.unsent(&plan, plan.psn(), &mut rig.saved);
+    assert_eq!(rig.said(), []);
+}
+
+#[test]
+fn a_larger_ring_takes_over_what_is_kept() {
+    let mut rig = Rig::new();
+    for at in 0..3 {
+        rig.get(at, read(VA, 1), 0);
+        assert_eq!(rig.said(), [Said::Read(at, Only, 1)]);
+    }
+    let old = core::mem::replace(&mut rig.saved, vec![Saved::EMPTY; 5]);
+    rig.side.move_saved(&old, &mut rig.saved);
+    assert_eq!(rig.get(0, read(VA, 1), 0), Some(Discard::UnknownDuplicate));
+    for at in 1..3 {
+        assert_eq!(rig.get(at, read(VA, 1), 0), None);
+    }
+    assert_eq!(rig.said(), [Said::Read(1, Only, 1), Said::Read(2, Only, 1)]);
+}
+
+#[test]
+fn an_ack_that_was_not_sent_gives_way_to_a_nak() {
+    let mut rig = Rig::new();
+    rig.post(1);
+    rig.get(0, send(Only), 1);
+    let plan = rig.side.poll_transmit(1, &mut rig.saved).unwrap();
+    rig.get(2, send(Only), 1);
+    rig.side.unsent(&plan, plan.psn(), &mut rig.saved);
+    assert_eq!(rig.said(), [Said::Nak(1, NakCode::Sequence)]);
+}
+
+#[test]
+fn a_read_tells_whether_there_is_memory_to_check() {
+    let mut rig = Rig::new();
+    for (at, len) in [(0, 0), (1, 1)] {
+        rig.get(at, read(VA, len), 0);
+        let Some(ResponsePlan::Read(reply)) = rig.side.poll_transmit(1, &mut rig.saved) else {
+            panic!("it was not answered");
+        };
+        assert_eq!(reply.is_empty(), len == 0);
+    }
+}
+
+#[test]
 fn attributes_that_change_count_from_then_on() {
     let mut rig = Rig::new();
     rig.get(0, write(Only, 1), 1);
@@ -1280,11 +1332,13 @@ fn attributes_that_change_count_from_then_on() {
 fn response_headers_have_the_opcodes_of_their_positions() {
     let mut rig = Rig::new();
     rig.get(0, read(VA, 600), 0);
-    let opcodes: Vec<_> = rig
+    let specs: Vec<_> = rig
         .packets()
         .iter()
-        .map(|packet| packet.header(QPN, crate::key::Pkey::DEFAULT).kind.opcode())
+        .map(|packet| packet.header(QPN, Pkey(0x8001)))
         .collect();
+    assert!(specs.iter().all(|spec| spec.pkey == Pkey(0x8001)));
+    let opcodes: Vec<_> = specs.iter().map(|spec| spec.kind.opcode()).collect();
     assert_eq!(
         opcodes,
         [
