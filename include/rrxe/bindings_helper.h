@@ -50,6 +50,9 @@
 /* Macros that bindgen cannot evaluate (casts, function-like macros). */
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_KERNEL = GFP_KERNEL;
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_ATOMIC = GFP_ATOMIC;
+/* For what a process may ask for as much of as it likes: zeroed, charged, refused in silence. */
+const gfp_t RUST_CONST_HELPER_RRXE_GFP_USER_CHOICE = GFP_KERNEL_ACCOUNT | __GFP_ZERO |
+						     __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
 const size_t RUST_CONST_HELPER_RRXE_KMALLOC_MINALIGN = ARCH_KMALLOC_MINALIGN;
 
 #endif

@@ -16,8 +16,10 @@
 //! [`Owned`](crate::kapi::sync::Owned) value, so a context that finds it busy leaves its packet on
 //! the side's backlog and goes on.
 
+mod allowance;
 mod arrival;
 pub(crate) mod attachment;
+mod backlog;
 pub(crate) mod congestion;
 pub(crate) mod counters;
 pub(crate) mod cq;

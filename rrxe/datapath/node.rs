@@ -3,6 +3,7 @@
 //! What the packet path needs of a device.
 
 use super::{
+    allowance::Allowance,
     congestion::Congestion,
     counters::Counters,
     fast_region::FastRegion,
@@ -13,7 +14,6 @@ use super::{
     region::Mr,
     rejoin::Rejoin,
     tally::Tallies,
-    waiting::Allowance,
     wake::Wake,
     window::Window, //
 };
@@ -45,6 +45,12 @@ use rrxe_proto::{
 /// WRITE with immediate data over IPv6.
 const OVERHEAD: u32 = 40 + 8 + 12 + 16 + 4 + 4;
 
+/// Memory that packets may take on one device that arrived past a gap, in bytes.
+const PAST_GAPS: usize = 16 << 20;
+
+/// Memory that backlogs of one device may take beyond what is each one's own, in bytes.
+const BACKLOGS: usize = 64 << 20;
+
 /// A device as the packet path sees it.
 ///
 /// Outlives the RDMA device for as long as timers of queue pairs know it; holds on to the network
@@ -63,7 +69,8 @@ pub(crate) struct Node {
     /// Regions of listed memory by index of their keys.
     #[pin]
     fast_regions: RcuTable<FastRegion>,
-    allowance: Allowance,
+    past_gaps: Allowance,
+    backlogs: Allowance,
     /// Memory windows by index of their keys.
     #[pin]
     windows: RcuTable<Window>,
@@ -104,7 +111,8 @@ impl Node {
                 next_qp: Atomic::new(0),
                 mrs <- RcuTable::new(first_key),
                 fast_regions <- RcuTable::new(first_key),
-                allowance: Allowance::new(),
+                past_gaps: Allowance::new(PAST_GAPS),
+                backlogs: Allowance::new(BACKLOGS),
                 windows <- RcuTable::new(first_window),
                 handles <- RcuTable::new(1),
                 groups <- Groups::new(),
@@ -148,9 +156,14 @@ impl Node {
         &self.fast_regions
     }
 
-    /// What packets that wait for their turn may take.
-    pub(super) fn allowance(&self) -> &Allowance {
-        &self.allowance
+    /// What packets past a gap may take until their turn comes.
+    pub(super) fn past_gaps(&self) -> &Allowance {
+        &self.past_gaps
+    }
+
+    /// What packets may take for whom somebody has no time, beyond what each may that has none.
+    pub(super) fn backlogs(&self) -> &Allowance {
+        &self.backlogs
     }
 
     /// Memory windows by index of their keys.

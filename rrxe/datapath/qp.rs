@@ -21,13 +21,13 @@ use super::{
     want::Lost, //
 };
 use crate::kapi::{
+    process::User,
     rdma::{
         QpEvent,
         QpEvents,
         QpObject, //
     },
-    time::now,
-    user::User, //
+    time::now, //
 };
 use core::time::Duration;
 use kernel::{
@@ -112,6 +112,7 @@ impl Qp {
         );
         let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
         let receive_rest = wake(|qp| qp.receive.run(qp));
+        let (sender, receiver) = (node.clone(), node.clone());
         Arc::pin_init(
             pin_init!(Self {
                 qpn,
@@ -125,8 +126,8 @@ impl Qp {
                 is_news: Atomic::new(false),
                 tally: Binding::new(),
                 throttle <- Throttle::new(),
-                send <- Station::new(send, send_alarm, send_rest, send_paging),
-                receive <- Station::new(receive, receive_alarm, receive_rest, receive_paging),
+                send <- Station::new(sender, send, send_alarm, send_rest, send_paging),
+                receive <- Station::new(receiver, receive, receive_alarm, receive_rest, receive_paging),
             }),
             GFP_KERNEL,
         )

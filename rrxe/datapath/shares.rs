@@ -2,7 +2,7 @@
 
 //! What each user may take of something that there is only so much of.
 
-use crate::kapi::user::User;
+use crate::kapi::process::User;
 use kernel::{
     prelude::*,
     rbtree::RBTree, //

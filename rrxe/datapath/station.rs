@@ -4,7 +4,12 @@
 
 use super::{
     arrival::Arrival,
+    backlog::{
+        Backlog,
+        MAX_PACKETS, //
+    },
     counters::Counter,
+    node::Node,
     paging::{
         Missing,
         PageIn, //
@@ -19,10 +24,6 @@ use super::{
     }, //
 };
 use crate::kapi::{
-    net::{
-        RxPacket,
-        SkbQueue, //
-    },
     sync::{
         irq,
         BhGuard,
@@ -37,15 +38,15 @@ use crate::kapi::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
     },
 };
 use rrxe_proto::time::Instant;
-
-/// Packets that may wait while a side is busy. What does not fit is lost, and sent again.
-const BACKLOG: u32 = 1024;
 
 /// Packets of one plan, unless there is a rate to keep.
 pub(super) const BURST: u32 = 16;
@@ -98,9 +99,8 @@ impl Progress {
 pub(super) struct Station<S: Side> {
     #[pin]
     side: Owned<S>,
-    /// Packets that found the side busy.
     #[pin]
-    backlog: SkbQueue<RxPacket>,
+    backlog: Backlog,
     #[pin]
     alarm: Timer<Wake>,
     /// What the alarm is set to, in nanoseconds; [`UNSET`](Self::UNSET) if it is not known to be set.
@@ -119,12 +119,18 @@ pub(super) struct Station<S: Side> {
 impl<S: Side> Station<S> {
     const UNSET: u64 = u64::MAX;
 
-    /// A station for `side`, to whose [`run_alarm`](Self::run_alarm), [`run`](Self::run), and
+    /// A station of `node` for `side`, to whose [`run_alarm`](Self::run_alarm), [`run`](Self::run), and
     /// [`order`](Self::order) and [`settle`](Self::settle), the three lead.
-    pub(super) fn new(side: S, alarm: Wake, rest: Wake, paging: PageIn) -> impl PinInit<Self> {
+    pub(super) fn new(
+        node: Arc<Node>,
+        side: S,
+        alarm: Wake,
+        rest: Wake,
+        paging: PageIn,
+    ) -> impl PinInit<Self> {
         pin_init!(Self {
             side <- Owned::new(side),
-            backlog <- SkbQueue::new(BACKLOG),
+            backlog <- Backlog::new(node),
             alarm <- Timer::new(alarm),
             alarm_at: Atomic::new(Self::UNSET),
             rest <- new_work!(rest, "rrxe::Station::rest"),
@@ -230,7 +236,7 @@ impl<S: Side> Station<S> {
 
     /// Hands packets of the backlog to the side.
     fn drain_backlog(&self, qp: &Qp, turn: &mut Turn<'_, S>) -> Progress {
-        for _ in 0..BACKLOG {
+        for _ in 0..MAX_PACKETS {
             let Some(packet) = self.backlog.pop() else {
                 return Progress::Idle;
             };

@@ -2,50 +2,15 @@
 
 //! Packets that arrived past a gap, until their turn comes.
 
-use super::node::Node;
+use super::{
+    allowance::Fit,
+    node::Node, //
+};
 use crate::kapi::net::RxPacket;
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
-
-/// Memory that such packets may take on one device, in bytes.
-const ALLOWED: usize = 16 << 20;
-
-/// How much more memory the packets that wait on a device may take.
-pub(super) struct Allowance {
-    /// Bytes in use.
-    used: Atomic<usize>,
-}
-
-impl Allowance {
-    /// All of it is there.
-    pub(super) fn new() -> Self {
-        Self {
-            used: Atomic::new(0),
-        }
-    }
-
-    /// Takes `bytes`, if there are as many.
-    fn take(&self, bytes: usize) -> bool {
-        let fits = self.used.fetch_add(bytes, Relaxed).saturating_add(bytes) <= ALLOWED;
-        if !fits {
-            self.give_back(bytes);
-        }
-        fits
-    }
-
-    /// Gives back `bytes` that were taken.
-    fn give_back(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Relaxed);
-    }
-}
 
 /// The packets that wait at one queue pair, by the number of the place that each was given.
 pub(super) struct Waiting {
@@ -71,7 +36,9 @@ impl Waiting {
         let Some(vacant @ None) = self.places.get_mut(place) else {
             return Err(packet);
         };
-        if !self.node.allowance().take(packet.footprint()) {
+        let footprint = packet.footprint();
+        if self.node.past_gaps().charge(footprint) == Fit::Exceeds {
+            self.node.past_gaps().give_back(footprint);
             return Err(packet);
         }
         *vacant = Some(packet);
@@ -81,7 +48,7 @@ impl Waiting {
     /// Takes the packet out of `place`.
     pub(super) fn take(&mut self, place: usize) -> Option<RxPacket> {
         let packet = self.places.get_mut(place)?.take()?;
-        self.node.allowance().give_back(packet.footprint());
+        self.node.past_gaps().give_back(packet.footprint());
         Some(packet)
     }
 

@@ -58,14 +58,15 @@ impl SharedWord {
     }
 }
 
-/// Zeroed pages that user space can map.
+/// Zeroed pages that user space can map, charged to the memory control group of the process that makes
+/// them.
 ///
 /// Its user may read and write all of it at any time. Dropping it may sleep unless softirqs are
 /// disabled.
 ///
 /// # Invariants
 ///
-/// `base` is what `vmalloc_user()` gave for `bytes` bytes. `bytes` is a positive multiple of
+/// `base` is what `vmalloc()` gave for `bytes` bytes. `bytes` is a positive multiple of
 /// `PAGE_SIZE`. References to the memory are to [`SharedWord`] and [`Atomic`] only.
 pub(crate) struct SharedMem {
     base: NonNull<c_void>,
@@ -87,8 +88,9 @@ impl SharedMem {
     pub(crate) fn new(bytes: usize) -> Result<Arc<Self>> {
         let bytes = page_align(bytes.max(1)).ok_or(ENOMEM)?;
         let size = c_ulong::try_from(bytes)?;
-        // SAFETY: May be called with any size.
-        let base = unsafe { b::vmalloc_user_noprof(size) };
+        // The process chooses the size: a failure is its own, and for it alone.
+        // SAFETY: May be called with any size, and these flags.
+        let base = unsafe { b::__vmalloc_noprof(size, b::RRXE_GFP_USER_CHOICE) };
         let base = NonNull::new(base).ok_or(ENOMEM)?;
         // INVARIANT: It was allocated just so.
         Ok(Arc::new(Self { base, bytes }, GFP_KERNEL)?)
@@ -122,16 +124,25 @@ impl Mappable for SharedMem {
     }
 
     fn map(&self, vma: &VmaNew) -> Result {
-        // SAFETY: The area is being set up by `mmap`, hence with the lock held that this needs.
-        // The memory came from `vmalloc_user()` and stays allocated during the call, which checks
-        // that the area is no larger.
-        to_result(unsafe { b::remap_vmalloc_range(vma.as_ptr(), self.base.as_ptr(), 0) })
+        vma.set_dontexpand();
+        vma.set_dontdump();
+        for offset in (0..self.bytes).step_by(PAGE_SIZE) {
+            let address = vma.start().checked_add(offset).ok_or(EINVAL)?;
+            // SAFETY: The pages are those from `base` to `bytes`, by the type invariants.
+            let page = unsafe { self.base.as_ptr().byte_add(offset) };
+            // SAFETY: As above.
+            let page = unsafe { b::vmalloc_to_page(page) };
+            // SAFETY: The area is being set up by `mmap`, hence with the lock held that this needs. The
+            // call checks that the address is in it, and takes a reference of the page.
+            to_result(unsafe { b::vm_insert_page(vma.as_ptr(), address, page) })?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for SharedMem {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants `base` came from `vmalloc_user()`. The kernel's last use
+        // SAFETY: By the type invariants `base` came from `vmalloc()`. The kernel's last use
         // of it has ended, user mappings hold references of their own to the pages.
         unsafe { b::vfree(self.base.as_ptr()) };
     }

@@ -70,6 +70,11 @@ impl WorkQueue {
         })
     }
 
+    /// The C object.
+    pub(in crate::kapi) fn as_ptr(&self) -> *mut b::workqueue_struct {
+        self.queue.as_ptr()
+    }
+
     /// Has `work` run once, soon. `false` if it is queued already and does not run yet. Any context.
     ///
     /// Everything that was written before is seen by the run that follows, also in the `false` case.

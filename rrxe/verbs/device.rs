@@ -37,6 +37,7 @@ use crate::{
             StatDesc,
             Violations, //
         },
+        sync::Undertaker,
         work::{
             new_work,
             Work, //
@@ -86,6 +87,8 @@ pub(crate) struct Device {
     rejoin: Pin<KBox<Work<Rejoin>>>,
     /// What the packet path knows of the device.
     node: Arc<Node>,
+    /// Drops what many of go away at once.
+    undertaker: Undertaker,
     /// Number of the next protection domain.
     next_pd: Atomic<u64>,
     /// Number of the next shared receive queue.
@@ -114,6 +117,7 @@ impl Device {
                 _files: files,
                 rejoin,
                 node,
+                undertaker: Undertaker::new(c"rrxe-undertaker")?,
                 next_pd: Atomic::new(0),
                 next_srq: Atomic::new(1),
             },
@@ -129,6 +133,11 @@ impl Device {
     /// Has the network device be a member again, soon, of the multicast groups that it may have lost.
     pub(super) fn rejoin_groups(&self) {
         self.node.rejoin_later(&self.rejoin);
+    }
+
+    /// Drops what many of go away at once.
+    pub(super) fn undertaker(&self) -> &Undertaker {
+        &self.undertaker
     }
 
     /// Returns a number that no protection domain of the device has had before.

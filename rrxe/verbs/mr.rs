@@ -34,6 +34,7 @@ use crate::{
             SgList,
             UserRegion, //
         },
+        sync::SlowBurial,
     },
 };
 use kernel::{
@@ -63,7 +64,7 @@ const RIGHTS: Access = Access::from_bits(
         | Access::OPTIONAL.bits(),
 );
 
-/// The registration of a region: ends its being found.
+/// The registration of a region, which can be found until it is ended.
 pub(crate) struct Registration {
     device: Arc<Device>,
     region: Region,
@@ -72,7 +73,7 @@ pub(crate) struct Registration {
 /// What is registered.
 enum Region {
     /// Memory that stays the same.
-    Fixed(Arc<Mr>),
+    Fixed(Arc<Mr>, SlowBurial<Mr>),
     /// Memory that is listed.
     Fast(Arc<FastRegion>),
 }
@@ -143,14 +144,14 @@ impl rdma::MemoryRegion<Provider> for Registration {
 
     fn list(&self, list: &SgList<'_>) -> Result<c_int> {
         match &self.region {
-            Region::Fixed(_) => Err(EINVAL),
+            Region::Fixed(..) => Err(EINVAL),
             Region::Fast(region) => region.list(list),
         }
     }
 
     fn describe(&self, details: &mut Details) {
         match &self.region {
-            Region::Fixed(mr) => {
+            Region::Fixed(mr, _) => {
                 details
                     .word(c"memory", kind(mr.memory()))
                     .hex(c"iova", mr.bounds().va)
@@ -177,9 +178,28 @@ impl rdma::MemoryRegion<Provider> for Registration {
         self.key().0
     }
 
+    fn deregister(self) {
+        let node = self.device.node();
+        // Waits until no one uses what he found, then lets go of the pages.
+        match self.region {
+            Region::Fixed(mr, _) => drop(node.mrs().remove(mr.key().index())),
+            Region::Fast(region) => drop(node.fast_regions().remove(region.index())),
+        }
+    }
+
+    fn abandon(self) {
+        match self.region {
+            Region::Fixed(mr, burial) => {
+                let (mrs, undertaker) = (self.device.node().mrs(), self.device.undertaker());
+                mrs.hand_over(mr.key().index(), undertaker, burial);
+            }
+            Region::Fast(_) => self.deregister(),
+        }
+    }
+
     fn retire(&self) -> Result {
         match &self.region {
-            Region::Fixed(mr) => mr.retire(),
+            Region::Fixed(mr, _) => mr.retire(),
             Region::Fast(_) => Ok(()),
         }
     }
@@ -196,18 +216,19 @@ impl Registration {
         // The index comes again some day; this makes it unlikely that a stale key fits then.
         let [tag] = random::bytes();
         let key = Key::new(reservation.id(), tag);
+        let burial = SlowBurial::new()?;
         let mr = Arc::new(Mr::new(key, pd.id(), access, iova, memory)?, GFP_KERNEL)?;
         reservation.publish(mr.clone())?;
         Ok(Self {
             device,
-            region: Region::Fixed(mr),
+            region: Region::Fixed(mr, burial),
         })
     }
 
     /// The key it was made with. The consumer chooses the tag of one of listed memory.
     fn key(&self) -> Key {
         match &self.region {
-            Region::Fixed(mr) => mr.key(),
+            Region::Fixed(mr, _) => mr.key(),
             Region::Fast(region) => Key::new(region.index(), 0),
         }
     }
@@ -220,16 +241,5 @@ fn kind(memory: &Memory) -> &'static CStr {
         Memory::Paged(_) => c"paged",
         Memory::Implicit(_) => c"implicit",
         Memory::Direct(_) => c"direct",
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        let node = self.device.node();
-        // Waits until no one uses what he found, then lets go of the pages.
-        match &self.region {
-            Region::Fixed(mr) => drop(node.mrs().remove(mr.key().index())),
-            Region::Fast(region) => drop(node.fast_regions().remove(region.index())),
-        }
     }
 }

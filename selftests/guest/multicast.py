@@ -6,19 +6,17 @@
 import contextlib
 import ipaddress
 import itertools
-import os
 import pathlib
-import signal
 import socket
 import sys
 import time
-import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
+from children import Child
 from datagram import GRH, MULTICAST_QPN, QKEY, UdAttr, UdQp, check_header
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from machine import eventually
 from pyverbs.addr import GID
 from rdma import STATE, Fabric, Peer, expect_none, refused, shell
@@ -209,7 +207,7 @@ def reports(fabric, ends, family):
     """Routers are told when the first joins and when the last leaves."""
     with Scene(family) as scene, listening(fabric.b, family) as frames:
         receiver = scene.member(ends[0])
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + patient(5)
         packed = scene.group.packed
         check(waits(frames, lambda frame: packed in frame[34:], deadline), "no report of a member")
         receiver.detach(as_gid(scene.group))
@@ -242,7 +240,7 @@ def frames(fabric, ends, family):
         sender = scene.qp(ends[0])
         for hop_limit in (1, 77, 255):
             scene.send(sender, b"look at me", hop_limit=hop_limit)
-            frame = waits(wire, is_roce, time.monotonic() + 5)
+            frame = waits(wire, is_roce, time.monotonic() + patient(5))
             check(frame, "no frame")
             packet = Packet(frame)
             check_equal(frame[:6].hex(":"), ethernet(scene.group).hex(":"), "Ethernet address")
@@ -382,45 +380,13 @@ def lost_and_left(fabric, ends):
 SHARE = 1024
 
 
-@contextlib.contextmanager
-def process(action, uid=0):
-    """A process of a user that has done something, until it is killed."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with exit_afterwards():
-            os.setuid(uid)
-            kept = action()
-            os.write(writer, b"done")
-            signal.pause()
-            del kept
-    os.close(writer)
-    try:
-        with open(reader, "rb") as said:
-            check_equal(said.read(4), b"done", "what the process says")
-        yield
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
-@contextlib.contextmanager
-def exit_afterwards():
-    """A process ends here, whatever happens; what goes wrong is shown."""
-    try:
-        yield
-    except BaseException:
-        traceback.print_exc(file=sys.stdout)
-    os._exit(1)
-
-
 def shares(fabric):
     """A user may not take all groups: others can join then, and it can again when it has left some."""
 
     def take_one():
         qp = UdQp(fabric.open("a"))
         qp.attach(as_gid(group_address(4)))
-        return qp
+        yield
 
     def take_all():
         qp = UdQp(fabric.open("a"))
@@ -429,15 +395,18 @@ def shares(fabric):
             qp.attach(group)
         with refused(28):
             qp.attach(as_gid(group_address(4)))
+        yield
         qp.detach(groups[0])
         qp.attach(groups[0])
-        return qp
+        yield
 
-    with process(take_all, 1000), process(take_one, 1001):
-        pass
+    with Child(take_all, uid=1000) as first, Child(take_one, uid=1001) as second:
+        first.step()
+        second.step()
+        first.step()
     # What the first process had has been given back.
-    with process(take_all, 1000):
-        pass
+    with Child(take_all, uid=1000) as again:
+        again.step()
 
 
 @contextlib.contextmanager
@@ -447,9 +416,10 @@ def process_in(fabric, group):
     def join():
         qp = UdQp(fabric.open("a"))
         qp.attach(as_gid(group))
-        return qp
+        yield
 
-    with process(join):
+    with Child(join) as child:
+        child.step()
         check_equal(kernel_members(fabric.a, group), 1, "members")
         yield
 

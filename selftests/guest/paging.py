@@ -33,6 +33,7 @@ from rdma import (
     Region,
     Remote,
     UcQp,
+    ack_timeout,
     pair,
     poll_for,
     refused,
@@ -124,7 +125,7 @@ def fail(poster, cq, status):
 
 def all_operations(a, b, kind, kinds, **options):
     """Every operation, with all memory of both sides paged on demand."""
-    with pair(a, b, kind=kind, timeout=15) as (qa, qb):
+    with pair(a, b, kind=kind, timeout=ack_timeout(15)) as (qa, qb):
         workload.exercise(qa, qb, kinds=kinds, **options)
 
 
@@ -144,7 +145,7 @@ def forking(a, b):
     thread = threading.Thread(target=fork)
     thread.start()
     try:
-        with pair(a, b, timeout=15) as (qa, qb):
+        with pair(a, b, timeout=ack_timeout(15)) as (qa, qb):
             workload.exercise(qa, qb)
     finally:
         stop.set()

@@ -101,3 +101,8 @@ __rust_helper bool rust_helper_queue_work_bh(unsigned int cpu, struct work_struc
 	preempt_enable();
 	return queued;
 }
+
+__rust_helper void rust_helper_init_rcu_work(struct rcu_work *rwork, work_func_t func)
+{
+	INIT_RCU_WORK(rwork, func);
+}

@@ -29,6 +29,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Relaxed,
             Release, //
         },
         Arc, //
@@ -48,6 +49,8 @@ use kernel::{
 #[repr(C)]
 pub(crate) struct IbDevice {
     raw: Opaque<b::ib_device>,
+    /// Whether it is being unregistered, or about to be.
+    leaving: Atomic<bool>,
     /// Whether the last operation has been called.
     gone: Atomic<bool>,
 }
@@ -85,6 +88,16 @@ impl IbDevice {
 
     pub(super) fn as_raw(&self) -> *mut b::ib_device {
         self.raw.get()
+    }
+
+    /// Announces that it is about to be unregistered.
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Relaxed);
+    }
+
+    /// Whether it is being unregistered, or about to be: all objects are going to be destroyed.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
     }
 
     /// Whether the device has gone away, all but the return of its last operation.

@@ -6,6 +6,7 @@
 
 use super::{
     registry,
+    IbDevice,
     Provider, //
 };
 use crate::kapi::{
@@ -48,8 +49,7 @@ impl LinkOps {
             },
             type_: name.to_bytes_with_nul().as_ptr(),
             newlink: Some(newlink::<P>),
-            // The core unregisters the device itself, there is nothing to do before.
-            dellink: None,
+            dellink: Some(dellink),
         }))
     }
 
@@ -105,4 +105,15 @@ unsafe extern "C" fn newlink<P: Provider>(
         P::Link::add(name, netdev)?;
         Ok(0)
     })
+}
+
+/// The operation `dellink`: after it the core unregisters the device itself.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, with a device of the link type.
+unsafe extern "C" fn dellink(ib: *mut b::ib_device) -> c_int {
+    // SAFETY: The core holds the device meanwhile.
+    unsafe { IbDevice::from_raw(ib) }.leave();
+    0
 }

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::kapi::{
     bindings as b,
-    error::eopnotsupp, //
+    error::eopnotsupp,
+    process, //
 };
 use core::mem::MaybeUninit;
 use kernel::{
@@ -141,7 +142,11 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     fn describe(&self, details: &mut Details);
 
     /// Ends the registration. On return nothing uses the memory any more. May sleep.
-    fn deregister(self) {}
+    fn deregister(self);
+
+    /// Ends the registration, as one of many maybe: its process ends, or the device. The memory may be in
+    /// use for a moment longer, in which it stays pinned. May sleep.
+    fn abandon(self);
 }
 
 /// The operation `reg_user_mr`.
@@ -292,8 +297,15 @@ pub(super) unsafe extern "C" fn dereg<P: Provider>(
     if let Err(error) = unsafe { Mr::<P>::from_raw(mr) }.retire() {
         return error.to_errno();
     }
+    // SAFETY: As above.
+    let device = unsafe { Mr::<P>::from_raw(mr) }.device();
+    let end = if device.is_leaving() || process::is_exiting() {
+        P::Mr::abandon
+    } else {
+        P::Mr::deregister
+    };
     // SAFETY: This is the destroy operation.
-    unsafe { Mr::<P>::destroy(mr, P::Mr::deregister) };
+    unsafe { Mr::<P>::destroy(mr, end) };
     // SAFETY: The memory comes from `create`, and its content has been taken.
     drop(unsafe { KBox::from_raw(mr.cast::<MaybeUninit<Mr<P>>>()) });
     0

@@ -138,6 +138,7 @@ pub(super) fn unregister_all() {
 
 /// Unregisters `device` if it is registered, and waits until it is not.
 fn unregister(device: &IbDevice) {
+    device.leave();
     // SAFETY: The device was registered once, and is referenced.
     unsafe { b::ib_unregister_device(device.as_raw()) };
 }
@@ -202,6 +203,7 @@ impl<P: Provider> Registered<P> {
     ///
     /// For callers that hold locks which the unregistration takes, as that of the netdevs.
     pub(crate) fn unregister_queued(self) {
+        self.leave();
         // SAFETY: The device is registered.
         unsafe { b::ib_unregister_device_queued(self.hold.0.as_ptr()) };
     }

@@ -6,6 +6,7 @@ pub(crate) mod bh;
 pub(crate) mod irq;
 pub(crate) mod owner;
 pub(crate) mod rcu_table;
+pub(crate) mod undertaker;
 
 pub(crate) use bh::{
     new_spinlock_bh,
@@ -24,6 +25,10 @@ pub(in crate::kapi) use rcu_table::wait_for_burials;
 pub(crate) use rcu_table::{
     Burial,
     RcuTable, //
+};
+pub(crate) use undertaker::{
+    SlowBurial,
+    Undertaker, //
 };
 
 use super::bindings as b;

@@ -4,7 +4,11 @@
 //!
 //! C header: [`include/linux/xarray.h`](srctree/include/linux/xarray.h)
 
-use super::grace_period;
+use super::{
+    grace_period,
+    SlowBurial,
+    Undertaker, //
+};
 use crate::kapi::{
     bindings as b,
     gfp, //
@@ -279,6 +283,14 @@ impl<T: Send + Sync + 'static> RcuTable<T> {
     pub(crate) fn remove_later(&self, id: u32, burial: Burial<T>) {
         // With the lock still held: who does not find it there can wait for the burial.
         self.erase(id, |entry| burial.bury(entry));
+    }
+
+    /// Removes the object with number `id`, and has `undertaker` drop it when no look-up can see it. Any
+    /// context; does not wait.
+    ///
+    /// A number that is reserved has no object and stays reserved.
+    pub(crate) fn hand_over(&self, id: u32, undertaker: &Undertaker, burial: SlowBurial<T>) {
+        self.erase(id, |entry| undertaker.bury(burial, entry));
     }
 
     /// Takes the object with number `id` off the table, and gives `take` the pointer of its `Arc`, which

@@ -80,6 +80,7 @@ link_add() { within 20 ip netns exec "$1" rdma link add "$2" type "$LINK_TYPE" n
 link_del() { within 20 rdma link delete "$1"; }
 
 have_device() { [[ -e /sys/class/infiniband/$1 ]]; }
+no_device() { ! have_device "$1"; }
 
 # usage: gid_of_ip ADDRESS -- as the GID table shows it
 gid_of_ip() {

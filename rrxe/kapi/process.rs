@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Users.
+//! The process that calls.
 
 use super::bindings as b;
 
@@ -14,4 +14,10 @@ impl User {
         // SAFETY: May be called in process context.
         Self(unsafe { b::helpers::current_uid() })
     }
+}
+
+/// Whether the process ends and is giving up all that it has. Process context.
+pub(in crate::kapi) fn is_exiting() -> bool {
+    // SAFETY: May be called in process context.
+    unsafe { b::helpers::is_exiting() }
 }
