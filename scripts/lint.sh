@@ -58,6 +58,9 @@ machine_paths() {
 	sources | grep -v '^scripts/lint.sh$' | xargs -r grep -nIE "$pattern" || true
 }
 
+# 5. The protocol's rules have tests, and those that are named exist.
+protocol_gaps() { "$RRXE_TREE/scripts/protocol-check" || true; }
+
 # How much unsafe code there is, by folder.
 count_unsafe() {
 	echo "unsafe blocks:"
@@ -70,5 +73,6 @@ report "unsafe or bindings outside rrxe/kapi" < <(unsafe_outside)
 report "unsafe without SAFETY comment" < <(unsafe_unexplained)
 report "no SPDX line" < <(unlicensed)
 report "path of this machine" < <(machine_paths)
+report "rules of the protocol" < <(protocol_gaps)
 count_unsafe
 [[ $problems -eq 0 ]] || die "$problems problems"

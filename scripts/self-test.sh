@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Test the counting of results: a runner that miscounts would hide failures.
+# Test the counting of results, as a runner that miscounts would hide failures, and the check of the
+# protocol's document.
 
 . "$(dirname "$0")/common.sh"
 
@@ -27,5 +28,25 @@ expect "1 0 0" "plan last" <<< $'TAP version 13\nok 1 - a\n1..1'
 expect "0 0 1" "all skipped" <<< $'TAP version 13\n1..0 # SKIP no module'
 expect "0 1 0" "bail out" <<< $'TAP version 13\n1..0\nBail out! no memory'
 expect "1 0 0" "carriage returns" <<< $'TAP version 13\r\n1..1\r\nok 1 - a\r'
+
+# usage: finds WHAT SED-SCRIPT: the check of the protocol's document tells of a change to it
+finds() {
+	local changed
+	changed=$(mktemp)
+	sed "$2" "$RRXE_TREE/Documentation/protocol.md" > "$changed"
+	if "$RRXE_TREE/scripts/protocol-check" "$changed" > /dev/null; then
+		echo "a protocol document with $1 is accepted"
+		failures=$((failures + 1))
+	fi
+	rm -f "$changed"
+}
+
+finds "a unit test that is not there" 's/`one_nak_per_gap`/`two_naks_per_gap`/'
+finds "a simulator test that is not there" 's/`rule_04_\*`/`rule_94_*`/'
+finds "a suite that is not there" 's/`wire.py`/`wires.py`/'
+finds "a title that is not there" 's/recovery through RESET/recovery by RESET/'
+finds "code that is not there" 's/`go_back`/`go_forth`/'
+finds "no row for a rule" '/^| 9 |/d'
+finds "no test for a rule" 's/^\(| 21 |.*|.*|\).*|$/\1 |/'
 
 [[ $failures -eq 0 ]]

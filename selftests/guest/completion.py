@@ -12,6 +12,7 @@ import re
 import select
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
@@ -177,6 +178,49 @@ def destroyed(a, b):
             ends.send(1)
 
 
+def resized(a, b):
+    """A change of size forgets neither that the consumer waits nor what is held back."""
+    with Ends(a, b) as ends:
+        for size in (500, 100, 1000):
+            ends.qb.recv_cq.req_notify()
+            ends.qb.recv_cq.resize(size)
+            ends.send(1)
+            check(ends.told(patient(10)), f"not told in a queue resized to {size}")
+            check(not ends.told(0.1), "told twice after one arming")
+        check_equal(ends.moderate(10, LONGEST), 0, "error")
+        ends.qb.recv_cq.req_notify()
+        ends.send(1)
+        ends.qb.recv_cq.resize(200)
+        check(ends.told(patient(10)), "not told of what was held back")
+
+
+def none_missed(a, b, moderation):
+    """Who arms, polls, and then sleeps is woken for whatever came meanwhile."""
+    messages = 300
+    with Ends(a, b) as ends:
+        check_equal(ends.moderate(*moderation), 0, "error")
+        for _ in range(messages // 2):
+            ends.qb.recv([])
+
+        def send():
+            for _ in range(messages):
+                ends.qa.send([ends.source.sge(0, 0)])
+                ends.qa.sent(1)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        received = 0
+        while received < messages:
+            ends.qb.recv_cq.req_notify()
+            found = ends.qb.recv_cq.poll(messages)[0]
+            received += found
+            for _ in range(found):
+                ends.qb.recv([])
+            if received < messages and not found:
+                check(ends.told(patient(20)), f"asleep after {received} of {messages} messages")
+        sender.join()
+
+
 @contextlib.contextmanager
 def traced(event):
     """Record an event of the kernel; yields a function that returns the lines so far."""
@@ -218,6 +262,9 @@ def main():
         suite.add("other limits", released, a, b, rxe_differs=none)
         suite.add("solicited ones only", solicited, a, b, rxe_differs=none)
         suite.add("what is refused", bad, a, b, rxe_differs=none)
+        suite.add("changes of size", resized, a, b, rxe_differs=none)
+        for moderation in ((0, 0), (5, 1000)):
+            suite.add(f"nothing is missed, moderation {moderation}", none_missed, a, b, moderation, rxe_differs=none)
         suite.add("queues that go while they hold back", destroyed, a, b, rxe_differs=none)
         suite.add("completion vectors", vectors, a, b, rxe_differs="tells where the completion appears")
         suite.add("a vector that is not there", no_vector, a, b)

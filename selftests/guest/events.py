@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 import pyverbs.libibverbs_enums as e
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from pyverbs.cq import CQ
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.qp import QP, QPCap, QPInitAttr
@@ -28,6 +28,7 @@ from rdma import (
     RcQp,
     Remote,
     UcQp,
+    ack_timeout,
     expect_none,
     pair,
     poll_for,
@@ -100,8 +101,8 @@ def established(a, b, kind):
 def established_at_once(a, b):
     """A message that waits for the change to RTR is announced as well."""
     for _ in range(20):
-        # It is sent again every few milliseconds.
-        qa, qb = RcQp(a, RcAttr(timeout=9, retry_cnt=7)), RcQp(b)
+        # It is sent again until then.
+        qa, qb = RcQp(a, RcAttr(timeout=ack_timeout(13), retry_cnt=7)), RcQp(b)
         quiet(b)
         qb.to_init()
         qb.recv()
@@ -244,7 +245,7 @@ def overrun(a, b):
 def overrun_of_receives(a, b):
     """Messages that cannot be reported: the same, and the peer is not told lies for long."""
     small = CQ(b.ctx, 1)
-    qa, qb = RcQp(a, RcAttr(timeout=8, retry_cnt=2)), RcQp(b)
+    qa, qb = RcQp(a, RcAttr(timeout=ack_timeout(13), retry_cnt=2)), RcQp(b)
     qb.qp.close()
     cap = QPCap(max_send_wr=16, max_recv_wr=64, max_send_sge=1, max_recv_sge=1)
     qb.qp = QP(b.pd, QPInitAttr(qp_type=RcQp.TYPE, scq=qb.send_cq, rcq=small, cap=cap, sq_sig_all=1))
@@ -316,7 +317,7 @@ def bond_events(a, _, fabric):
         run("ip", "addr", "add", "10.79.0.1/24", "dev", "bond0")
         shell("device_up_4", end.netns, "bonded", "bond0", "10.79.0.1")
         with Device("bonded", "10.79.0.1") as device:
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + patient(5)
             while device.ctx.query_port(1).state != PORT_ACTIVE:
                 check(time.monotonic() < deadline, "the bond does not come up")
                 time.sleep(0.05)

@@ -28,7 +28,7 @@ import workload
 from ktap import check, check_equal, patient
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
-from rdma import ALL_ACCESS, SEND, STATE, STATUS, WR, Completion, Fabric, RcAttr, RcQp, Remote, pair
+from rdma import ALL_ACCESS, SEND, STATE, STATUS, WR, Completion, Fabric, RcAttr, RcQp, Remote, ack_timeout, pair
 from rings import (
     CONSUMER,
     INDEX_MASK,
@@ -43,7 +43,7 @@ from rings import (
 )
 from roce import NAMES, Bth, Path, reth
 
-QUICK = RcAttr(timeout=12, retry_cnt=1, rnr_retry=1, min_rnr_timer=1)
+QUICK = RcAttr(timeout=ack_timeout(12), retry_cnt=1, rnr_retry=1, min_rnr_timer=1)
 ACCEPTED = (0, errno.EINVAL)
 
 
@@ -477,7 +477,7 @@ class Forger:
 
     def took(self, data, offset=0, seconds=1):
         """Has the data arrived in memory?"""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patient(seconds)
         while time.monotonic() < end:
             if self.memory.read(len(data), offset) == data:
                 return True

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from children import Child
 from datagram import GRH, MULTICAST_QPN, QKEY, UdAttr, UdQp, check_header
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from machine import eventually
 from pyverbs.addr import GID
 from rdma import STATE, Fabric, Peer, expect_none, refused, shell
@@ -207,7 +207,7 @@ def reports(fabric, ends, family):
     """Routers are told when the first joins and when the last leaves."""
     with Scene(family) as scene, listening(fabric.b, family) as frames:
         receiver = scene.member(ends[0])
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + patient(5)
         packed = scene.group.packed
         check(waits(frames, lambda frame: packed in frame[34:], deadline), "no report of a member")
         receiver.detach(as_gid(scene.group))
@@ -240,7 +240,7 @@ def frames(fabric, ends, family):
         sender = scene.qp(ends[0])
         for hop_limit in (1, 77, 255):
             scene.send(sender, b"look at me", hop_limit=hop_limit)
-            frame = waits(wire, is_roce, time.monotonic() + 5)
+            frame = waits(wire, is_roce, time.monotonic() + patient(5))
             check(frame, "no frame")
             packet = Packet(frame)
             check_equal(frame[:6].hex(":"), ethernet(scene.group).hex(":"), "Ethernet address")

@@ -22,7 +22,7 @@ device_of_ours_up() {
 	ip link set nvme-b up
 	ip link set "$NETDEV" mtu 4200 up
 	ip addr add "$ADDRESS/24" dev "$NETDEV"
-	timeout 20 rdma link add "$DEV" type "$LINK_TYPE" netdev "$NETDEV" && wait_for 10 have_gid "$DEV" "$ADDRESS"
+	within 20 rdma link add "$DEV" type "$LINK_TYPE" netdev "$NETDEV" && wait_for 10 have_gid "$DEV" "$ADDRESS"
 }
 
 target_up() {
@@ -55,7 +55,7 @@ is_not_live() { ! is_live; }
 
 # usage: connect [OPTION=VALUE]...
 connect() {
-	local options="transport=rdma,traddr=$ADDRESS,trsvcid=4420,nqn=$NQN,reconnect_delay=1,ctrl_loss_tmo=60" option
+	local options="transport=rdma,traddr=$ADDRESS,trsvcid=4420,nqn=$NQN,reconnect_delay=1,ctrl_loss_tmo=$((60 * PATIENCE))" option
 	for option; do options+=",$option"; done
 	echo "$options" > /dev/nvme-fabrics && wait_for 20 have_disk && wait_for 10 is_live
 }
@@ -63,7 +63,7 @@ connect() {
 disconnect() {
 	local path
 	path=$(controller)
-	[[ -z $path ]] || timeout 40 bash -c "echo 1 > '$path/delete_controller'" || return
+	[[ -z $path ]] || within 40 bash -c "echo 1 > '$path/delete_controller'" || return
 	wait_for 10 no_controller
 }
 
@@ -140,11 +140,11 @@ target_returns() {
 device_deleted() {
 	connect || return
 	load_start
-	timeout 60 rdma link delete "$DEV" || { echo "the device does not go"; return 1; }
+	within 60 rdma link delete "$DEV" || { echo "the device does not go"; return 1; }
 	load_stop
 	target_down
 	wait_for 10 no_controller || return
-	timeout 20 rdma link add "$DEV" type "$LINK_TYPE" netdev "$NETDEV" && wait_for 10 have_gid "$DEV" "$ADDRESS" && target_up
+	within 20 rdma link add "$DEV" type "$LINK_TYPE" netdev "$NETDEV" && wait_for 10 have_gid "$DEV" "$ADDRESS" && target_up
 }
 
 shared_receive_queue() {

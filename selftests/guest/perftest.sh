@@ -51,7 +51,7 @@ add() {
 	ktap_add "$3 ${*:4} ($1, IPv$2)" counted "$@"
 }
 
-# Of what UC sends without a pause, no more than a turn: nothing makes good for a loss.
+# Of what UC and UD send without a pause, no more than a turn: nothing makes good for a loss.
 family=4
 for tool in send write; do
 	for connection in RC UC; do
@@ -76,6 +76,14 @@ for connection in RC UC; do
 	add link 6 ib_write_bw -c $connection -m 1024 -s 1024 -n 10 -q 4 --write_with_imm
 	add link 4 ib_write_lat -c $connection -m 1024 -s 2048 -n 50 --write_with_imm
 done
+add link 6 ib_send_bw -c UD -s 2048 -n 20
+add loop 4 ib_send_bw -c UD -s 64 -n 40 -I 64
+add link 4 ib_send_bw -c UD -s 4096 -n 10 -q 4
+add link 6 ib_send_bw -c UD -s 1024 -n 20 -e
+add link 4 ib_send_bw -c UD -s 1024 -n 20 -q 3 -e -b
+add link 6 ib_send_lat -c UD -s 64 -n 50 -I 64
+add loop 4 ib_send_lat -c UD -s 4096 -n 50 -I 0
+add link 4 ib_send_lat -c UD -s 512 -n 50 -e
 for tool in read atomic; do
 	size="-s 8192 -m 1024"
 	[[ $tool == read ]] || size=

@@ -28,6 +28,7 @@ from rdma import (
     ExRcQp,
     Fabric,
     RcAttr,
+    ack_timeout,
     good,
     pair,
     poll_for,
@@ -224,7 +225,7 @@ def take_credits(ends):
 def on_a_bad_link(ends, fabric, count=60):
     """Packets are lost, repeated and overtaken: each word is the last one that was written."""
     disorder = "delay 200us loss 10% duplicate 5% reorder 80%"
-    with spoiled(fabric, disorder), Scene(ends, timeout=10, send_wr=256, rd_atomic=16) as scene:
+    with spoiled(fabric, disorder), Scene(ends, timeout=ack_timeout(10), send_wr=256, rd_atomic=16) as scene:
         model = {}
         for _ in range(count):
             offset, data = random.randrange(64) * 8, random.randbytes(8)

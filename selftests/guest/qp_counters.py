@@ -17,7 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from datagram import UdQp
 from ktap import check, check_equal
-from rdma import STATUS, Fabric, RcAttr, RcQp, pair, poll_for, statuses
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from rdma import STATUS, Device, Fabric, RcAttr, RcQp, pair, poll_for, shell, statuses
 from rdmatool import rdma
 
 NO_COUNTERS = "has none"
@@ -241,6 +242,25 @@ def many(a, _):
     check_equal(counters(a), [], "counters of queue pairs that are gone")
 
 
+def device_gone(fabric):
+    """A device is removed whose queue pairs are bound."""
+    end = fabric.a
+    end.run("ip", "link", "add", "short", "type", "dummy")
+    end.run("ip", "link", "set", "short", "up")
+    end.run("ip", "addr", "add", "10.80.0.1/24", "dev", "short")
+    shell("device_up_4", end.netns, "doomed", "short", "10.80.0.1")
+    device = Device("doomed", "10.80.0.1")
+    qps = [RcQp(device) for _ in range(3)]
+    for qp in qps:
+        qp.to_init()
+        bind(qp)
+    shell("link_del", "doomed")
+    check_equal([entry for entry in rdma("dev") if entry["ifname"] == "doomed"], [], "devices")
+    with contextlib.suppress(PyverbsRDMAError):
+        device.close()  # the kernel has destroyed its objects
+    end.run("ip", "link", "del", "short")
+
+
 def main():
     suite = ktap.Suite("qp_counters", limit=60)
     with Fabric() as fabric, fabric.open("a") as a, fabric.open("b") as b:
@@ -256,6 +276,7 @@ def main():
             ("many counters", many),
         ):
             suite.add(name, test, a, b, rxe_differs=NO_COUNTERS)
+        suite.add("device removed", device_gone, fabric, rxe_differs=NO_COUNTERS)
         suite.run()
 
 

@@ -20,8 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from congestion_control import GENTLE, Flow, Settings, marking, speed, speeds
 from counters import Watch
-from ktap import check, check_equal
-from rdma import Fabric, RcQp, UcQp
+from ktap import check, check_equal, patient
+from rdma import Fabric, RcQp, UcQp, ack_timeout
 from roce import CNP, Bth, Path
 
 MBIT = 100
@@ -82,7 +82,7 @@ def shared_port(fabric, ends):
 
 def recovers(flow, wanted):
     """The flow gets as fast again as it should be."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patient(5)
     while (found := speed(flow, 0.2)) < wanted:
         check(time.monotonic() < deadline, f"{found:.0f} Mbit/s, {wanted:.0f} are due")
 
@@ -147,7 +147,7 @@ def forged(fabric, qpn):
 def flood_of_notifications(fabric, ends):
     """It slows a flow down, but does not stop it, nor does it end its retries."""
     with Settings(ends[0], **GENTLE), contextlib.ExitStack() as stack:
-        flow = Flow(stack, ends, timeout=12, retry_cnt=1, mtu=4096)
+        flow = Flow(stack, ends, timeout=ack_timeout(12), retry_cnt=1, mtu=4096)
         before = speed(flow, 0.2)
         at_a = Watch(ends[0])
         with flood(fabric, forged(fabric, flow.qa.qp.qp_num)):

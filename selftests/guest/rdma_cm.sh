@@ -147,7 +147,7 @@ refused() {
 	ends link 4
 	if client rping -c -a "$IP_S" -p "$PORT" -C 1; then echo "connected"; return 1; fi
 	grep -q REJECTED "$PERF_CLIENT" || { cat "$PERF_CLIENT"; return 1; }
-	[[ $((SECONDS - began)) -le 10 ]]
+	[[ $((SECONDS - began)) -le $((10 * PATIENCE)) ]]
 }
 
 established() { [[ $(cm_ids "$DEV_S" CONNECT) -ge $1 ]]; }
@@ -193,8 +193,9 @@ deleted() {
 }
 
 many() {
-	PERF_LIMIT=200 pair link 4 \
-		cmtime -L -b SERVER -C SERVER -c "$1" -t 30000 -- cmtime -b CLIENT -C SERVER -c "$1" -t 30000 || return
+	local milliseconds=$((30000 * PATIENCE))
+	PERF_LIMIT=$((200 * PATIENCE)) pair link 4 \
+		cmtime -L -b SERVER -C SERVER -c "$1" -t $milliseconds -- cmtime -b CLIENT -C SERVER -c "$1" -t $milliseconds || return
 	note "$(grep -E 'full connect|connect *:|disconnect' "$PERF_CLIENT" | head -n 6)"
 }
 

@@ -17,6 +17,7 @@ from pyverbs.cq import CQ, CompChannel
 from rdma import ACCESS, ALL_ACCESS, MW_TYPE, PSN_MASK, STATE, Fabric, RcQp, SharedQueue, UcQp, pair
 from rdmatool import number, of_driver, resource, resources
 
+NOBODY = 65534
 NO_DETAILS = "tells nothing of its own"
 
 
@@ -177,6 +178,19 @@ def regions(a, b):
     pinned.close()
 
 
+def not_for_everybody(a, b):
+    """Who is no administrator sees the objects, and neither PSNs nor addresses nor keys."""
+    region = a.region(45678)
+    with pair(a, b):
+        for kind in ("qp", "cq", "mr"):
+            check(any(map(of_driver, resources(kind, a))), f"nothing is told of any {kind}")
+            seen = resources(kind, a, user=NOBODY)
+            check(seen, f"no {kind} is seen")
+            told = [entry for entry in seen if of_driver(entry)]
+            check(not told, f"told to everybody: {told}")
+    region.close()
+
+
 def many(a, _):
     """More of them than fit into one message."""
     qps = [RcQp(a) for _ in range(60)]
@@ -230,6 +244,7 @@ def main():
             ("completion queue", completion_queue),
             ("shared receive queue", shared_queue),
             ("regions", regions),
+            ("not for everybody", not_for_everybody),
             ("many objects", many),
         ):
             suite.add(name, test, a, b, rxe_differs=NO_DETAILS)

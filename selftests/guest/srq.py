@@ -38,6 +38,7 @@ from rdma import (
     Region,
     SharedQueue,
     UcQp,
+    ack_timeout,
     expect_none,
     poll_for,
     refused,
@@ -266,7 +267,7 @@ def at_once(a, b, fabric, netem, kind):
     """Messages of many packets to many queue pairs at once: none gets another one's request."""
     rounds, count = 4, 8
     with contextlib.ExitStack() as stack:
-        scene = stack.enter_context(Scene((a, b), count, kind, timeout=13, min_rnr_timer=4))
+        scene = stack.enter_context(Scene((a, b), count, kind, timeout=ack_timeout(13), min_rnr_timer=4))
         if netem:
             stack.enter_context(spoiled(fabric, netem))
         scene.post(rounds * count)

@@ -272,7 +272,7 @@ def notifications(a, b):
         qb.received(1)
 
     def notified(seconds=0.3):
-        if not select.select([channel.fd], [], [], seconds)[0]:
+        if not select.select([channel.fd], [], [], patient(seconds))[0]:
             return False
         channel.get_cq_event(qb.recv_cq)
         return True

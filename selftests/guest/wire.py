@@ -17,7 +17,7 @@ import roce
 import workload
 from capture import capture
 from datagram import QKEY, UdAttr, UdQp
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from rdma import (
     ACCESS,
     ALL_ACCESS,
@@ -30,6 +30,7 @@ from rdma import (
     Fabric,
     RcAttr,
     RcQp,
+    ack_timeout,
     pair,
     poll_for,
     statuses,
@@ -216,7 +217,7 @@ def negative(fabric, ends):
         with pair(*ends, min_rnr_timer=22, rnr_retry=7) as (qa, qb):
             here, there = qa.device.region(64), qb.device.region(64)
             qa.send([here.sge()])
-            time.sleep(0.1)
+            time.sleep(patient(0.1))
             qb.recv([there.sge()])
             qa.sent(1)
             bad = qa.write([here.sge()], there.at()._replace(rkey=0))
@@ -232,7 +233,7 @@ def retransmission(fabric, ends):
     fabric.b.run("tc", "qdisc", "add", "dev", fabric.b.netdev, "root", "netem", "loss", "10%")
     fabric.a.run("tc", "qdisc", "add", "dev", fabric.a.netdev, "root", "netem", "loss", "10%")
     try:
-        with capture(fabric, "retransmission") as packets, pair(*ends, timeout=12) as (qa, qb):
+        with capture(fabric, "retransmission") as packets, pair(*ends, timeout=ack_timeout(12)) as (qa, qb):
             workload.exercise(qa, qb, kinds=("send", "send_imm", "write", "write_imm"))
     finally:
         for end in (fabric.a, fabric.b):

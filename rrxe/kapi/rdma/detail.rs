@@ -73,12 +73,23 @@ impl Details {
     }
 }
 
-/// Adds the details that `describe` gives to `message`, or nothing if there is no room.
+/// Whether the calling process may see details. They are for administrators: whoever knows the keys,
+/// addresses and PSNs of others can forge packets, and looking at a queue pair holds it up.
+fn may_look() -> bool {
+    // SAFETY: The namespace is static.
+    unsafe { b::ns_capable_noaudit(&raw mut b::init_user_ns, b::CAP_NET_ADMIN as c_int) }
+}
+
+/// Adds the details that `describe` gives to `message`, or nothing if there is no room or if the
+/// calling process may not see them.
 ///
 /// # Safety
 ///
 /// `message` must be one that the core fills in, and no one else's meanwhile.
 unsafe fn fill(message: *mut b::sk_buff, describe: impl FnOnce(&mut Details)) -> c_int {
+    if !may_look() {
+        return 0;
+    }
     from_result(|| {
         // INVARIANT: By the requirements.
         let mut details = Details {

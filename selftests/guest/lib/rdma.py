@@ -333,6 +333,11 @@ class Completion(typing.NamedTuple):
     qp_num: int
     src_qp: int
     invalidated: int = None
+    vendor_err: int = 0
+    pkey_index: int = 0
+    slid: int = 0
+    sl: int = 0
+    path_bits: int = 0
 
     @classmethod
     def of(cls, wc):
@@ -340,8 +345,10 @@ class Completion(typing.NamedTuple):
         opcode = WC_OPCODE(wc.opcode) if wc.opcode in list(WC_OPCODE) else wc.opcode
         imm = socket.ntohl(wc.imm_data) if wc.wc_flags & WITH_IMM else None
         invalidated = wc.imm_data if wc.wc_flags & WITH_INV else None
+        source = wc.pkey_index, wc.slid, wc.sl, wc.dlid_path_bits
+        numbers = wc.qp_num, wc.src_qp
         return cls(
-            wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, wc.qp_num, wc.src_qp, invalidated
+            wc.wr_id, STATUS(wc.status), opcode, wc.byte_len, imm, wc.wc_flags, *numbers, invalidated, wc.vendor_err, *source
         )
 
 

@@ -9,20 +9,19 @@ from ktap import patient
 DRIVER = "drv_"
 
 
-def rdma(*arguments):
-    """Run it; what it prints is read as JSON, if it prints anything."""
-    done = subprocess.run(
-        ["rdma", "-j", *map(str, arguments)], capture_output=True, text=True, timeout=patient(20), check=False
-    )
+def rdma(*arguments, user=0):
+    """Have a user run it; what it prints is read as JSON, if it prints anything."""
+    command = ["rdma", "-j", *map(str, arguments)]
+    done = subprocess.run(command, user=user, capture_output=True, text=True, timeout=patient(20), check=False)
     if done.returncode != 0:
         raise OSError(f"rdma {' '.join(map(str, arguments))}: {done.stderr.strip()}")
     return [entry for entry in json.loads(done.stdout or "[]") if entry]
 
 
-def resources(kind, device):
-    """All objects of a kind, with what the driver tells of them."""
+def resources(kind, device, user=0):
+    """All objects of a kind, with what the driver tells a user of them."""
     where = ("link", f"{device.name}/1") if kind == "qp" else ("dev", device.name)
-    return rdma("-dd", "resource", "show", kind, *where)
+    return rdma("-dd", "resource", "show", kind, *where, user=user)
 
 
 def of_driver(entry):
