@@ -73,10 +73,39 @@ fn operations() -> Vec<Op> {
     ]
 }
 
-/// Nothing but the lost packet is sent again, but for reminders, and what a timeout may ask for.
-fn resends_little(scenario: &Scenario, tally: Tally) -> Result<(), Failure> {
-    if tally.resent <= MOST_RESENT {
-        return Ok(());
+/// What a responder does with packets that arrive after a gap.
+#[derive(Clone, Copy, Debug)]
+enum Peer {
+    Keeps,
+    Drops,
+}
+
+impl Peer {
+    /// Packets that may be sent again for a lost one, of `packets` in all: the lost one and a reminder,
+    /// and what the peer has dropped.
+    fn most_resent(self, packets: u64) -> u64 {
+        match self {
+            Self::Keeps => 2,
+            Self::Drops => 2 + packets,
+        }
+    }
+
+    /// `flow` to such a responder over perfect links.
+    fn scenario(self, flow: &Flow) -> Scenario {
+        let idle = Flow::idle(flow.settings);
+        let mut scenario = Scenario::plain([flow.clone(), idle]);
+        scenario.ends[1].unkept_per_mille = match self {
+            Self::Keeps => 0,
+            Self::Drops => 1000,
+        };
+        scenario
+    }
+}
+
+/// No more than `most` packets are sent again.
+fn resends_little(scenario: &Scenario, tally: Tally, most: u64) -> Result<Tally, Failure> {
+    if tally.resent <= most {
+        return Ok(tally);
     }
     Err(Failure {
         seed: scenario.seed,
@@ -85,29 +114,37 @@ fn resends_little(scenario: &Scenario, tally: Tally) -> Result<(), Failure> {
     })
 }
 
-/// The lost packet, and a reminder.
-const MOST_RESENT: u64 = 2;
-
 /// Runs `works` once for each packet of each direction, without it.
 fn lose_each(what: &str, settings: Settings, works: &[Work]) {
-    let flow = Flow::plain(settings, works.to_vec());
-    let clean = Scenario::plain([flow.clone(), Flow::idle(settings)]);
-    let tally = world::run(&clean, None).unwrap_or_else(|failure| panic!("{what}: {failure}"));
+    for peer in [Peer::Keeps, Peer::Drops] {
+        lose_each_to(peer, what, &Flow::plain(settings, works.to_vec()));
+    }
+}
+
+fn lose_each_to(peer: Peer, what: &str, flow: &Flow) {
+    let clean = world::run(&peer.scenario(flow), None)
+        .unwrap_or_else(|failure| panic!("{what}: {failure}"));
+    let most = peer.most_resent(clean.packets);
+    let mut lost = 0;
     for side in 0..2 {
-        for n in 0..tally.packets {
-            let mut scenario = Scenario::plain([flow.clone(), Flow::idle(settings)]);
+        for n in 0..clean.packets {
+            let mut scenario = peer.scenario(flow);
             scenario.family = Family::Rough;
             scenario.links[side].insert(0, NodePlan::DropNth { n });
-            let outcome =
-                world::run(&scenario, None).and_then(|tally| resends_little(&scenario, tally));
-            if let Err(failure) = outcome {
-                println!("{what}: packet {n} from {side} lost: {failure}");
-                let mut print = |now: u64, line: String| println!("{now:>12} {line}");
-                let _ = world::run(&scenario, Some(&mut print));
-                panic!("{what}: packet {n} from {side} lost");
+            let outcome = world::run(&scenario, None)
+                .and_then(|tally| resends_little(&scenario, tally, most));
+            match outcome {
+                Ok(tally) => lost += tally.faults,
+                Err(failure) => {
+                    println!("{what}, {peer:?}: packet {n} from {side} lost: {failure}");
+                    let mut print = |now: u64, line: String| println!("{now:>12} {line}");
+                    let _ = world::run(&scenario, Some(&mut print));
+                    panic!("{what}: packet {n} from {side} lost");
+                }
             }
         }
     }
+    assert_eq!(lost, clean.packets, "{what}: each packet is lost once");
 }
 
 #[test]
@@ -145,6 +182,39 @@ fn every_operation_after_every_other() {
             let works = [Work::new(first, 700), Work::new(second, 300)];
             lose_each(&format!("{first:?}, {second:?}"), Settings::PLAIN, &works);
         }
+    }
+}
+
+#[test]
+fn every_operation_with_a_local_one_before_the_next() {
+    for local in [LocalOp::Invalidate, LocalOp::Bind] {
+        for first in operations() {
+            for second in operations() {
+                if matches!((first, second), (Op::SendInv(_), Op::SendInv(_))) {
+                    continue;
+                }
+                let works = [
+                    Work::new(first, 300),
+                    Work::new(Op::Local(local), 0),
+                    Work::new(second, 300),
+                ];
+                let what = format!("{first:?}, {local:?}, {second:?}");
+                lose_each(&what, Settings::PLAIN, &works);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operation_behind_a_fence() {
+    for op in operations() {
+        let read = Op::Read { va: VA, rkey: RKEY };
+        let works = [
+            Work::new(read, 700),
+            Work::new(op, 300).fenced(),
+            Work::new(read, 0),
+        ];
+        lose_each(&format!("READ, fenced {op:?}"), Settings::PLAIN, &works);
     }
 }
 

@@ -86,9 +86,10 @@ impl DropNth {
 }
 
 impl Node for DropNth {
-    fn pass(&mut self, parcel: Parcel, _: &mut Patience, out: &mut Vec<Parcel>) {
+    fn pass(&mut self, parcel: Parcel, patience: &mut Patience, out: &mut Vec<Parcel>) {
         if !self.spent && self.left == 0 {
             self.spent = true;
+            patience.charge(parcel.frame.flow);
             return;
         }
         self.left = self.left.saturating_sub(1);
