@@ -17,7 +17,7 @@ compiler := $(if $(LLVM),LLVM=$(LLVM),$(if $(filter default,$(origin CC)),$(kern
 MO ?= $(CURDIR)/build/$(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null)
 kbuild = +$(MAKE) -C $(KDIR) M=$(CURDIR) MO=$(MO) $(compiler)
 
-.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test test-debug check format demo interop bench fuzz check-kdir
+.PHONY: all modules modules_install clean kdir help setup vm-modules vm shell test test-debug check format demo interop bench fuzz mutants check-kdir
 
 all: modules
 
@@ -76,6 +76,9 @@ bench: vm-modules
 fuzz: setup
 	@scripts/in-chroot.sh scripts/fuzz.sh -max_total_time=$(or $(FUZZ_SECONDS),600) $(FUZZ)
 
+mutants: setup
+	@scripts/in-chroot.sh scripts/mutants.sh $(FILES)
+
 help:
 	@echo 'For the running kernel (or the one whose tree is KDIR):'
 	@echo '  make [KDIR=...]       build rrxe.ko into build/<kernel release>/'
@@ -89,6 +92,7 @@ help:
 	@echo '  make test-debug       the VM suites on a kernel that looks for faults (built on first use: 1 hour)'
 	@echo '  make format           format the Rust sources'
 	@echo '  make fuzz             fuzz all targets, or those in FUZZ, for FUZZ_SECONDS each (600)'
+	@echo '  make mutants          change the protocol core in 1500 ways, or only FILES of it: does a test notice?'
 	@echo '  make demo             show the module at work'
 	@echo '  make interop          against rdma_rxe, in two virtual machines on a cable'
 	@echo '  make vm CMD=...       run a command in a VM that has the module'

@@ -24,10 +24,11 @@ module! {
     },
 }
 
-/// The module. Fields are dropped in order: no new devices, then none at all, then no packets come
-/// in, then no one is told of netdevs any more, then nothing is to be seen in debugfs.
+/// The module. Fields are dropped in order: no new devices, then none at all, then no pages come in,
+/// then no packets, then no one is told of netdevs any more, then nothing is to be seen in debugfs.
 struct Rrxe {
     _link: kapi::rdma::LinkRegistration,
+    _pagers: kapi::rdma::Pagers,
     _namespaces:
         Pin<KBox<kapi::net::Registration<kapi::net::Namespace<datapath::ingress::Ingress>>>>,
     _netdevs: Pin<KBox<kapi::net::Notifier<verbs::NetdevWatch>>>,
@@ -47,8 +48,10 @@ impl kernel::Module for Rrxe {
         let debugfs = kapi::debugfs::Root::new(c"rrxe")?;
         let netdevs = KBox::try_pin_init(kapi::net::Notifier::new(verbs::NetdevWatch), GFP_KERNEL)?;
         let namespaces = KBox::try_pin_init(kapi::net::Registration::new(), GFP_KERNEL)?;
+        let pagers = kapi::rdma::Pagers::new()?;
         Ok(Self {
             _link: kapi::rdma::LinkRegistration::new(links)?,
+            _pagers: pagers,
             _namespaces: namespaces,
             _netdevs: netdevs,
             _alone: alone,

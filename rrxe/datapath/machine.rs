@@ -159,6 +159,12 @@ impl SendMachine {
         of_each!(self, it => it.unsent(now, psn, queue))
     }
 
+    /// Takes back what of the last plan has to wait for its data, of whose arrival it will be told by
+    /// being asked again.
+    pub(super) fn withheld(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
+        of_each!(self, it => it.withheld(now, psn, queue))
+    }
+
     /// Has a request complete with an error.
     pub(super) fn fail(&mut self, wqe: WqeSeq, status: WcStatus) {
         of_each!(self, it => it.fail(wqe, status))

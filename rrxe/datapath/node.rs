@@ -9,7 +9,6 @@ use super::{
     fast_region::FastRegion,
     groups::Groups,
     handle::Handle,
-    paging::PageIn,
     qp::Qp,
     region::Mr,
     rejoin::Rejoin,
@@ -86,8 +85,6 @@ pub(crate) struct Node {
     tallies: Tallies,
     /// Continues what exceeded a budget.
     rest: WorkQueue,
-    /// Has pages come in. On a queue of its own: a process may have it wait for long.
-    paging: WorkQueue,
     congestion: Congestion,
 }
 
@@ -103,7 +100,6 @@ impl Node {
         let counters = Counters::new()?;
         let all_tallies = Counters::new()?;
         let rest = WorkQueue::new_unbound(c"rrxe")?;
-        let paging = WorkQueue::new_unbound(c"rrxe-paging")?;
         Arc::pin_init(
             pin_init!(Self {
                 netdev,
@@ -119,7 +115,6 @@ impl Node {
                 counters,
                 tallies <- Tallies::new(all_tallies),
                 rest,
-                paging,
                 congestion: Congestion::new(),
             }),
             GFP_KERNEL,
@@ -213,11 +208,6 @@ impl Node {
     /// Has `rejoin` run soon, by a thread.
     pub(crate) fn rejoin_later(&self, rejoin: &Work<Rejoin>) {
         self.rest.enqueue(rejoin);
-    }
-
-    /// Has `paging` run soon, by a thread that may wait for pages.
-    pub(super) fn page_in_later(&self, paging: &Work<PageIn>) {
-        self.paging.enqueue(paging);
     }
 }
 

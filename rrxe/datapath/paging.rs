@@ -5,16 +5,26 @@
 //! Whoever finds that stops where it is: the packet goes back to the head of the backlog, the plan
 //! is taken back. A thread, which may sleep, has the page come in, and works on the side of the queue
 //! pair again, which it tells if there is no such page. Others go on meanwhile; a page that takes long
-//! holds up those who asked for it only.
+//! holds up those who asked for it only, and not their end: the thread has a reference of the memory,
+//! and none of anything else.
 
 use super::{
     node::Node,
     qp::Qp,
+    region::Mr,
     want::Order, //
 };
 use crate::kapi::{
+    errand::{
+        Errand,
+        Go, //
+    },
+    module::Hold,
     rdma::MissingPage,
-    work::Run, //
+    sync::{
+        new_spinlock_bh,
+        SpinLockBh, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -22,11 +32,18 @@ use kernel::{
         rcu,
         Arc, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
 use rrxe_proto::{
     Key,
     Qpn, //
 };
+
+/// How soon to look again for a page for which the kernel has no memory, or no time, in milliseconds.
+const AGAIN_MS: i64 = 10;
 
 /// A page that somebody waits for.
 ///
@@ -39,62 +56,109 @@ pub(crate) struct Missing {
 }
 
 impl Missing {
-    /// Has the page come in, if its region is still there. Process context, sleeps.
-    ///
-    /// Fails if there is no such page.
-    fn page_in(self, node: &Node) -> Result {
-        let region = {
-            let guard = rcu::read_lock();
-            node.mrs().get(self.key.index(), &guard).map(Arc::from)
-        };
-        match region {
-            Some(region) => region.supply(self.key, self.page),
-            // Who looks for it again finds that.
-            None => Ok(()),
-        }
+    /// The region, if it is still there.
+    fn region(self, node: &Node) -> Option<Arc<Mr>> {
+        let guard = rcu::read_lock();
+        node.mrs().get(self.key.index(), &guard).map(Arc::from)
     }
 }
 
 /// Has pages come in for one side of a queue pair, and the side go on.
 ///
-/// A way to the queue pair that does not keep it alive, as [`Wake`](super::wake::Wake) is one, but in
-/// two steps, between which it sleeps.
-pub(super) struct PageIn {
-    node: Arc<Node>,
-    qpn: Qpn,
+/// # Locking
+///
+/// A lock guards the way to the queue pair. It is taken with softirqs disabled, for a few
+/// instructions, and no other lock is taken under it.
+#[pin_data]
+pub(super) struct Fetch {
+    /// `None` when the side is gone.
+    #[pin]
+    way: SpinLockBh<Option<Way>>,
     order: fn(&Qp) -> Option<Order>,
     settle: fn(&Qp, Order, Result),
 }
 
-impl PageIn {
+/// A way to a queue pair that does not keep it alive.
+#[derive(Clone)]
+struct Way {
+    node: Arc<Node>,
+    qpn: Qpn,
+}
+
+impl Fetch {
+    /// Does something with the queue pair, if it is still there.
+    fn with_qp<T>(&self, action: impl FnOnce(&Qp) -> T) -> Option<T> {
+        let way = self.way.lock().clone()?;
+        let guard = rcu::read_lock();
+        let qp = way.node.qps().get(way.qpn.get(), &guard)?;
+        Some(action(&qp))
+    }
+}
+
+impl Go for Fetch {
+    fn go(&self) {
+        // The page may take as long as it likes.
+        let Some(_hold) = Hold::new() else {
+            return;
+        };
+        let wanted = self.with_qp(|qp| {
+            let order = (self.order)(qp)?;
+            Some((order, order.page().region(qp.node())))
+        });
+        let Some((order, region)) = wanted.flatten() else {
+            return;
+        };
+        let Missing { key, page } = order.page();
+        let outcome = match region {
+            Some(region) => region.supply(key, page),
+            // Who looks for it again finds that.
+            None => Ok(()),
+        };
+        let outcome = outcome.or_else(|error| match error {
+            ENOMEM | EAGAIN | EBUSY | EINTR => {
+                fsleep(Delta::from_millis(AGAIN_MS));
+                Ok(())
+            }
+            error => Err(error),
+        });
+        self.with_qp(|qp| (self.settle)(qp, order, outcome));
+    }
+}
+
+/// A side's end of its [`Fetch`], which does not know the way to it any more when this has gone.
+pub(super) struct Fetcher(Arc<Errand<Fetch>>);
+
+impl Fetcher {
     /// Has what `order` gives come in for the queue pair `qpn` of `node`, and has `settle` told of it.
+    /// May sleep.
     pub(super) fn new(
         node: Arc<Node>,
         qpn: Qpn,
         order: fn(&Qp) -> Option<Order>,
         settle: fn(&Qp, Order, Result),
-    ) -> Self {
-        Self {
-            node,
-            qpn,
+    ) -> Result<Self> {
+        let errand = Errand::new(pin_init!(Fetch {
+            way <- new_spinlock_bh!(Some(Way { node, qpn }), "rrxe::Fetch::way"),
             order,
             settle,
-        }
+        }))?;
+        Ok(Self(errand))
     }
 
-    /// Does something with the queue pair, if it is still there.
-    fn with_qp<T>(&self, action: impl FnOnce(&Qp) -> T) -> Option<T> {
+    /// Has `missing`, which is of a region of `node`, come in. Tells whether there is such a region. Any
+    /// context.
+    pub(super) fn start(&self, node: &Node, missing: Missing) -> bool {
         let guard = rcu::read_lock();
-        let qp = self.node.qps().get(self.qpn.get(), &guard)?;
-        Some(action(&qp))
+        node.mrs()
+            .get(missing.key.index(), &guard)
+            .is_some_and(|region| region.page_in_by(&self.0))
     }
 }
 
-impl Run for PageIn {
-    fn run(&self) {
-        if let Some(order) = self.with_qp(self.order).flatten() {
-            let outcome = order.page().page_in(&self.node);
-            self.with_qp(|qp| (self.settle)(qp, order, outcome));
-        }
+impl Drop for Fetcher {
+    fn drop(&mut self) {
+        // Not under the lock: this may be the last that is left of the node.
+        let way = self.0.target().way.lock().take();
+        drop(way);
     }
 }

@@ -8,8 +8,8 @@ use super::{
     memory::Memory,
     node::Node,
     paging::{
-        Missing,
-        PageIn, //
+        Fetcher,
+        Missing, //
     },
     region::PdId,
     respond::ReceiveSide,
@@ -98,18 +98,18 @@ impl Qp {
         let wake = |then| Wake::new(node.clone(), qpn, then);
         let send_alarm = wake(|qp| qp.send.run_alarm(qp));
         let send_rest = wake(|qp| qp.send.run(qp));
-        let send_paging = PageIn::new(
+        let send_fetcher = Fetcher::new(
             node.clone(),
             qpn,
             |qp| qp.send.order(),
             |qp, order, outcome| qp.send.settle(qp, order, outcome),
-        );
-        let receive_paging = PageIn::new(
+        )?;
+        let receive_fetcher = Fetcher::new(
             node.clone(),
             qpn,
             |qp| qp.receive.order(),
             |qp, order, outcome| qp.receive.settle(qp, order, outcome),
-        );
+        )?;
         let receive_alarm = wake(|qp| qp.receive.run_alarm(qp));
         let receive_rest = wake(|qp| qp.receive.run(qp));
         let (sender, receiver) = (node.clone(), node.clone());
@@ -126,8 +126,8 @@ impl Qp {
                 is_news: Atomic::new(false),
                 tally: Binding::new(),
                 throttle <- Throttle::new(),
-                send <- Station::new(sender, send, send_alarm, send_rest, send_paging),
-                receive <- Station::new(receiver, receive, receive_alarm, receive_rest, receive_paging),
+                send <- Station::new(sender, send, send_alarm, send_rest, send_fetcher),
+                receive <- Station::new(receiver, receive, receive_alarm, receive_rest, receive_fetcher),
             }),
             GFP_KERNEL,
         )

@@ -3,6 +3,10 @@
 //! Memory that work requests and peers may use.
 
 use crate::kapi::{
+    errand::{
+        Errand,
+        Go, //
+    },
     mem::Rights,
     rdma::{
         Chunks,
@@ -245,6 +249,17 @@ impl Mr {
             Memory::Implicit(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
             Memory::Pinned(_) | Memory::Direct(_) => Err(EINVAL),
         }
+    }
+
+    /// Goes on `errand`, which is to [supply](Self::supply) pages; tells whether they come and go here.
+    /// Any context.
+    pub(super) fn page_in_by<T: Go>(&self, errand: &Arc<Errand<T>>) -> bool {
+        match &self.memory {
+            Memory::Paged(umem) => umem.send(errand),
+            Memory::Implicit(umem) => umem.send(errand),
+            Memory::Pinned(_) | Memory::Direct(_) => return false,
+        }
+        true
     }
 
     /// Has a page come in that somebody who showed `key` did not find. Process context, sleeps.

@@ -418,7 +418,7 @@ impl Running {
                     return Progress::Idle;
                 }
                 Err(transmit::Failure::Missing(psn)) => {
-                    self.machine.unsent(now, psn, ring);
+                    self.machine.withheld(now, psn, ring);
                     return Progress::Idle;
                 }
             }

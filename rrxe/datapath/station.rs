@@ -11,8 +11,8 @@ use super::{
     counters::Counter,
     node::Node,
     paging::{
-        Missing,
-        PageIn, //
+        Fetcher,
+        Missing, //
     },
     qp::Qp,
     wake::Wake,
@@ -112,8 +112,7 @@ pub(super) struct Station<S: Side> {
     #[pin]
     want: Want,
     /// Has it come in.
-    #[pin]
-    paging: Work<PageIn>,
+    fetcher: Fetcher,
 }
 
 impl<S: Side> Station<S> {
@@ -126,7 +125,7 @@ impl<S: Side> Station<S> {
         side: S,
         alarm: Wake,
         rest: Wake,
-        paging: PageIn,
+        fetcher: Fetcher,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
             side <- Owned::new(side),
@@ -135,7 +134,7 @@ impl<S: Side> Station<S> {
             alarm_at: Atomic::new(Self::UNSET),
             rest <- new_work!(rest, "rrxe::Station::rest"),
             want <- Want::new(),
-            paging <- new_work!(paging, "rrxe::Station::paging"),
+            fetcher,
         })
     }
 
@@ -265,10 +264,14 @@ impl<S: Side> Station<S> {
     /// Has a page come in, and the side worked on then. The side calls this in its turn, and has to
     /// do without if it has waited in vain.
     pub(super) fn page_in(&self, qp: &Qp, missing: Missing) -> Result<(), Lost> {
-        if self.want.ask(missing)? == Asked::Anew {
-            qp.node().page_in_later(&self.paging);
+        match self.want.ask(missing)? {
+            Asked::Already => Ok(()),
+            Asked::Anew if self.fetcher.start(qp.node(), missing) => Ok(()),
+            Asked::Anew => {
+                self.want.forget();
+                Err(Lost)
+            }
         }
-        Ok(())
     }
 
     /// The page that is to come in.

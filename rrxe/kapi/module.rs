@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Modules that must not be loaded beside this one.
+//! Modules that must not be loaded beside this one, and this one when it must not go.
 //!
 //! C headers: [`include/linux/module.h`](srctree/include/linux/module.h),
 //! [`include/linux/kobject.h`](srctree/include/linux/kobject.h)
@@ -86,6 +86,26 @@ impl PinnedDrop for Exclusion {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: Registered by the type invariant.
         unsafe { b::unregister_module_notifier(self.block.raw()) };
+    }
+}
+
+/// Keeps this module loaded: unloading it fails with `EBUSY` meanwhile.
+///
+/// For threads that may be held up for long. The module must wait for their last steps all the same.
+pub(crate) struct Hold(());
+
+impl Hold {
+    /// `None` if the module is going already. Any context.
+    pub(crate) fn new() -> Option<Self> {
+        // SAFETY: This module is loaded.
+        unsafe { b::try_module_get(crate::THIS_MODULE.as_ptr()) }.then_some(Self(()))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // SAFETY: `new` took it.
+        unsafe { b::module_put(crate::THIS_MODULE.as_ptr()) };
     }
 }
 

@@ -55,19 +55,32 @@ impl WorkQueue {
     ///
     /// Process context, may sleep. `ENOMEM` when out of memory.
     pub(crate) fn new_unbound(name: &'static CStr) -> Result<Self> {
+        Self::new(name, b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM, 0)
+    }
+
+    /// Makes an unbound queue called `name` on which no more than `width` items run at once.
+    ///
+    /// Process context, may sleep. `ENOMEM` when out of memory.
+    pub(crate) fn new_narrow(name: &'static CStr, width: u32) -> Result<Self> {
+        Self::new(name, b::wq_flags_WQ_UNBOUND, width as c_int)
+    }
+
+    /// `width` 0 is as many as there may be.
+    fn new(name: &'static CStr, flags: b::wq_flags, width: c_int) -> Result<Self> {
         // SAFETY: The format takes one string, and one is given.
         let queue = unsafe {
-            b::alloc_workqueue_noprof(
-                c"%s".as_char_ptr(),
-                b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM,
-                0,
-                name.as_char_ptr(),
-            )
+            b::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, width, name.as_char_ptr())
         };
         // INVARIANT: The queue was just made for us.
         Ok(Self {
             queue: NonNull::new(queue).ok_or(ENOMEM)?,
         })
+    }
+
+    /// As the `kernel` crate knows it.
+    pub(super) fn as_queue(&self) -> &Queue {
+        // SAFETY: By the type invariant it is valid for as long as this object.
+        unsafe { Queue::from_raw(self.as_ptr().cast()) }
     }
 
     /// The C object.

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=600
+# vm: TMO=900
 """Memory that is paged on demand: nothing is pinned, and the process may do with it what it likes."""
 
 import contextlib
 import ctypes
 import errno
+import fcntl
+import itertools
 import mmap
 import os
 import pathlib
+import struct
 import sys
 import threading
 import time
@@ -51,7 +54,8 @@ FLUSH = int(e._IBV_ADVISE_MR_FLAG_FLUSH)
 SENDS = ("send", "send_imm", "write", "write_imm")
 
 libc = ctypes.CDLL(None, use_errno=True)
-MEMFD_SECRET = 447
+USERFAULTFD, MEMFD_SECRET = 323, 447
+UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 0xC018AA3F, 0xC020AA00, 0xC020AA04
 
 
 class PagedDevice(Device):
@@ -228,6 +232,36 @@ def secret_memory(a, b):
             fail(lambda: getattr(qa, name)([source.sge()], target.at()), qa.send_cq, STATUS.REM_ACCESS_ERR)
 
 
+@contextlib.contextmanager
+def user_faults(memory):
+    """Have user space provide the pages of memory, while what is inside runs; yields what puts zeros into one."""
+    fd = libc.syscall(USERFAULTFD, os.O_CLOEXEC)
+    if fd < 0 and ctypes.get_errno() == errno.ENOSYS:
+        raise ktap.Skip("this kernel has no userfaultfd")
+    check(fd >= 0, "userfaultfd:", os.strerror(ctypes.get_errno()))
+    try:
+        fcntl.ioctl(fd, UFFDIO_API, struct.pack("=3Q", 0xAA, 0, 0))
+        fcntl.ioctl(fd, UFFDIO_REGISTER, struct.pack("=4Q", memory.address, memory.length, 1, 0))
+        yield lambda page: fcntl.ioctl(
+            fd, UFFDIO_ZEROPAGE, struct.pack("=4Q", memory.address + page * PAGE, PAGE, 0, 0)
+        )
+    finally:
+        os.close(fd)
+
+
+def provided_by_user(a, b):
+    """Pages that userfaultfd is to provide do not come for others; those that are there can be used."""
+    source, target = Mapping(a, 1), Mapping(b, 2)
+    with user_faults(target) as put_zeros:
+        put_zeros(0)
+        with pair(a, b) as (qa, qb):
+            write(qa, qb, source, target, b"provided")
+            fail(lambda: qa.write([source.sge(0, 8)], target.at(PAGE)), qa.send_cq, STATUS.REM_ACCESS_ERR)
+        put_zeros(1)
+        with pair(a, b) as (qa, qb):
+            write(qa, qb, source, target, b"provided", PAGE)
+
+
 def mapped_again(a, b, mapping=Mapping):
     """Memory that comes back can be used again; the failure was not for ever."""
     source, target = mapping(a, 3), mapping(b, 3)
@@ -358,18 +392,21 @@ def far_and_wide(a, b):
         source, target = Mapping(a, 1), WholeMapping(b, count * stretch // PAGE)
         target.memory.madvise(mmap.MADV_NOHUGEPAGE)
         before = unreclaimable()
-        numbers = range(1, count + 1)
-        for number in numbers:
-            source.set_word(number)
-            qa.write([source.sge(0, 8)], target.at(number * stretch - 8))
-            qa.sent(1)
+        batches = list(itertools.batched(range(1, count + 1), 44))
+        for batch in batches:
+            for slot, number in enumerate(batch):
+                source.set_word(number, 8 * slot)
+                qa.write([source.sge(8 * slot, 8)], target.at(number * stretch - 8))
+            qa.sent(len(batch), 60)
         check(unreclaimable() - before > 32 << 20, "the kernel needs no memory for that?")
-        for number in numbers:
-            qa.read([source.sge(8, 8)], target.at(number * stretch - 8))
-            qa.sent(1)
-            check_equal(source.word(8), number, f"the word at the end of stretch {number}")
+        for batch in batches:
+            for slot, number in enumerate(batch):
+                qa.read([source.sge(8 * slot, 8)], target.at(number * stretch - 8))
+            qa.sent(len(batch), 60)
+            words = [source.word(8 * slot) for slot in range(len(batch))]
+            check_equal(words, list(batch), "the words at the ends of stretches")
         target.unmap(0, count * stretch // PAGE)
-        eventually(lambda: unreclaimable() - before < 16 << 20, "the memory that the kernel needed comes back", 30)
+        eventually(lambda: unreclaimable() - before < 16 << 20, "the memory that the kernel needed comes back", 60)
         fail(lambda: qa.read([source.sge(0, 8)], target.at(stretch)), qa.send_cq, STATUS.REM_ACCESS_ERR)
 
 
@@ -400,6 +437,7 @@ TESTS = (
     ("peers use unmapped memory", unmapped_remotely, "tries again until the peer gives up"),
     ("requests name unmapped memory", unmapped_locally, "tells other errors"),
     ("secret memory", secret_memory, None),
+    ("pages that userfaultfd provides", provided_by_user, "tries again until the peer gives up"),
     ("memory unmapped and mapped again", mapped_again, "tries again until the peer gives up"),
     ("memory that may only be read", read_only, "tries again until the peer gives up"),
     ("nothing is pinned", nothing_pinned, None),
@@ -442,7 +480,7 @@ def main():
         suite.add("whole address space: offered", offers_all, a, b, **LACKS)
         suite.add("whole address space: nowhere", nowhere, a, b, **LACKS)
         suite.add("whole address space: across stretches", across_stretches, a, b, **LACKS)
-        suite.add("whole address space: far and wide", far_and_wide, a, b, limit=120, **LACKS)
+        suite.add("whole address space: far and wide", far_and_wide, a, b, limit=300, **LACKS)
         suite.run()
 
 

@@ -21,11 +21,16 @@ use super::{
         PagedUmem,
         Purpose, //
     },
+    pager::PagerUse,
     IbDevice,
     UserRegion, //
 };
 use crate::kapi::{
     bindings as b,
+    errand::{
+        Errand,
+        Go, //
+    },
     mem::{
         Chunk,
         ReadOnly,
@@ -71,6 +76,7 @@ const MAX_STRETCHES: u32 = 1024;
 pub(crate) struct ImplicitUmem {
     stretches: Arc<Stretches>,
     reaper: Arc<Work<Reaper>>,
+    pager: PagerUse,
 }
 
 impl ImplicitUmem {
@@ -79,6 +85,7 @@ impl ImplicitUmem {
     /// May sleep. `EINVAL` if huge pages are asked for, `ENOMEM` when out of memory.
     pub(super) fn new(device: &IbDevice, region: &UserRegion) -> Result<Self> {
         let root = Root::new(device, region)?;
+        let pager = PagerUse::of(root.mm.as_raw().addr())?;
         let stretches = Arc::pin_init(
             pin_init!(Stretches {
                 root,
@@ -90,6 +97,7 @@ impl ImplicitUmem {
         let reaper = Reaper(stretches.clone());
         Ok(Self {
             stretches,
+            pager,
             reaper: Arc::pin_init(
                 new_work!(reaper, "rrxe::ImplicitUmem::reaper"),
                 GFP_KERNEL_ACCOUNT,
@@ -137,6 +145,12 @@ impl ImplicitUmem {
             at += part;
         }
         Ok(())
+    }
+
+    /// Goes on `errand`, which is to [supply](Self::supply) pages, by a thread for this process. Any
+    /// context.
+    pub(crate) fn send<T: Go>(&self, errand: &Arc<Errand<T>>) {
+        self.pager.send(errand);
     }
 
     /// Has a page come in that was found to be missing. Process context, sleeps. Errors as

@@ -44,6 +44,7 @@ mod object;
 mod ops;
 mod page_list;
 mod paged;
+mod pager;
 mod pd;
 mod port;
 mod provider;
@@ -118,6 +119,7 @@ pub(crate) use self::{
         MissingPage,
         PagedUmem, //
     },
+    pager::Pagers,
     pd::ProtectionDomain,
     port::{
         CoreCaps,

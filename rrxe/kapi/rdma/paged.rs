@@ -7,11 +7,16 @@
 
 use super::{
     implicit::Idle,
+    pager::PagerUse,
     IbDevice,
     UserRegion, //
 };
 use crate::kapi::{
     bindings as b,
+    errand::{
+        Errand,
+        Go, //
+    },
     mem::{
         Chunk,
         ReadOnly,
@@ -69,6 +74,7 @@ pub(crate) struct PagedUmem {
     /// Of the first byte, in the first page.
     offset: usize,
     len: usize,
+    pager: PagerUse,
     /// The release uses it, which may come after the device has been unregistered.
     _device: ARef<IbDevice>,
 }
@@ -205,8 +211,12 @@ impl PagedUmem {
             )
         };
         let count = end.checked_sub(first).ok_or(EINVAL)? / b::PAGE_SIZE;
+        let offset = start.checked_sub(first).ok_or(EINVAL)?;
+        // SAFETY: As above.
+        let pager = PagerUse::of(unsafe { umem.as_ref() }.umem.owning_mm.addr())?;
         let table = Table::new(count)?;
         let pages = Arc::new(Pages { table, idle }, GFP_KERNEL_ACCOUNT)?;
+        // From here on nothing fails: the notifier knows the pages.
         {
             // SAFETY: `umem` is valid.
             let umem = unsafe { Locked::new(umem) };
@@ -217,7 +227,8 @@ impl PagedUmem {
         Ok(Self {
             umem,
             pages,
-            offset: start.checked_sub(first).ok_or(EINVAL)?,
+            pager,
+            offset,
             len,
             _device: device.into(),
         })
@@ -315,6 +326,12 @@ impl PagedUmem {
             at = at.saturating_add(b::PAGE_SIZE - skip);
         }
         Ok(())
+    }
+
+    /// Goes on `errand`, which is to [supply](Self::supply) pages, by a thread for this process. Any
+    /// context.
+    pub(crate) fn send<T: Go>(&self, errand: &Arc<Errand<T>>) {
+        self.pager.send(errand);
     }
 
     /// Has a page come in that was found to be missing. Process context, sleeps. Errors as

@@ -9,7 +9,8 @@ use crate::{
     rc::{
         plan::{AckRequest, RequestPlan},
         request::{Answer, Request, SendQueue, WqeSeq},
-        requester::{Before, Gate, Pause, Phase, Requester, Undo}, //
+        requester::{Before, Gate, Pause, Phase, Requester, Undo},
+        retry::RetryLimit, //
     },
     status::WcStatus,
     time::Instant, //
@@ -78,12 +79,36 @@ impl Requester {
     ///
     /// Only the call that follows [`poll_transmit`](Self::poll_transmit) has an effect.
     pub fn unsent(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
+        if self.take_back(psn, queue) {
+            // Without a request for an acknowledgement, which may be among what was not sent, there
+            // is none to wait for.
+            self.put_off(now);
+            self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
+        }
+    }
+
+    /// Takes back the packets of the last plan from the PSN `psn` on, whose data is not there yet. They
+    /// are offered again by the next [`poll_transmit`](Self::poll_transmit), which is no retry; the
+    /// caller knows when that makes sense.
+    ///
+    /// The peer has to answer to what was sent before. If it has not been asked to, it is when that is
+    /// sent again; only who sends nothing again waits as if it had all been sent now.
+    pub fn withheld(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
+        let is_new = self.take_back(psn, queue);
+        if is_new && (!self.is_waiting() || self.config.retry == RetryLimit::Finite(0)) {
+            self.arm_timeout(now);
+        }
+    }
+
+    /// Takes back the packets of the last plan from the PSN `psn` on, and tells whether there are any
+    /// that had not been taken back.
+    fn take_back(&mut self, psn: Psn, queue: &impl SendQueue) -> bool {
         let Some(undo) = self.undo.take() else {
-            return;
+            return false;
         };
         let count = psn.offset_from(undo.first);
         if count >= undo.planned {
-            return;
+            return false;
         }
         match undo.before {
             Before::Next {
@@ -113,10 +138,7 @@ impl Requester {
             }
             Before::Ask(asked) => self.asked = asked,
         }
-        // Without a request for an acknowledgement, which may be among what was not sent, there is
-        // none to wait for.
-        self.put_off(now);
-        self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
+        true
     }
 
     /// The first request that nothing is sent of, for now.

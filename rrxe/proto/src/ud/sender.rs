@@ -115,6 +115,12 @@ impl Sender {
         self.messages.unsent(now, psn, queue);
     }
 
+    /// Takes back the packets of the last plan from the PSN `psn` on, whose data is not there yet. They
+    /// are offered again by the next [`poll_transmit`](Self::poll_transmit).
+    pub fn withheld(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
+        self.messages.withheld(now, psn, queue);
+    }
+
     /// Has `wqe` complete with `status` when all before it have completed. Nothing after it is sent
     /// any more.
     pub fn fail(&mut self, wqe: WqeSeq, status: WcStatus) {

@@ -249,7 +249,9 @@ impl Victim {
         ] {
             assert!(!after.is_before(before), "{side:?}");
         }
-        if side.phase == Phase::Running && side.has_sent_oldest() {
+        // What is about to be sent again has the wait begin.
+        let is_about_to_send = side.resend.is_some_and(|resend| resend.left != 0);
+        if side.phase == Phase::Running && side.has_sent_oldest() && !is_about_to_send {
             assert!(side.next_deadline().is_some());
         }
     }

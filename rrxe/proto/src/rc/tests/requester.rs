@@ -1791,6 +1791,81 @@ fn a_queue_that_is_full_for_long_is_no_lost_packet() {
 }
 
 #[test]
+fn what_waits_for_its_data_puts_off_no_answer_to_the_rest() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 6 * MTU);
+    rig.side.poll_transmit(rig.now, 4, &rig.queue).unwrap();
+    rig.side.withheld(rig.now, psn(FIRST + 2), &rig.queue);
+    let deadline = rig.side.ack_deadline;
+    assert_eq!(deadline, Some(rig.now.saturating_add(TIMEOUT)));
+    for _ in 0..4 {
+        rig.now = rig.now.saturating_add(TIMEOUT / 8);
+        let plan = rig.side.poll_transmit(rig.now, 4, &rig.queue).unwrap();
+        assert_eq!(plan.psn(), psn(FIRST + 2));
+        rig.side.withheld(rig.now, plan.psn(), &rig.queue);
+        assert_eq!(rig.side.ack_deadline, deadline);
+    }
+    rig.ack(FIRST + 1);
+    assert_eq!(
+        rig.send_psns(),
+        [FIRST + 2, FIRST + 3, FIRST + 4, FIRST + 5]
+    );
+    rig.ack(FIRST + 5);
+    assert_eq!(rig.statuses(), [OK]);
+}
+
+#[test]
+fn a_peer_that_is_gone_is_found_out_while_data_is_waited_for() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(1),
+        ..config()
+    });
+    rig.post(Operation::Send, 2 * MTU);
+    rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
+    rig.side.withheld(rig.now, psn(FIRST + 1), &rig.queue);
+    for _ in 0..100 {
+        if let Some(deadline) = rig.side.next_deadline() {
+            rig.now = deadline;
+            rig.side.on_timeout(rig.now);
+        }
+        while let Some(plan) = rig.side.poll_transmit(rig.now, 1, &rig.queue) {
+            if plan.psn() != psn(FIRST) {
+                rig.side.withheld(rig.now, plan.psn(), &rig.queue);
+                break;
+            }
+        }
+    }
+    assert_eq!(rig.statuses(), [WcStatus::RetryExceeded]);
+}
+
+#[test]
+fn who_sends_nothing_again_waits_for_data_without_an_end() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(0),
+        ..config()
+    });
+    rig.post(Operation::Send, 2 * MTU);
+    rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
+    for _ in 0..4 {
+        rig.side.withheld(rig.now, psn(FIRST + 1), &rig.queue);
+        let deadline = Some(rig.now.saturating_add(TIMEOUT));
+        assert_eq!(rig.side.ack_deadline, deadline);
+        rig.now = rig.now.saturating_add(TIMEOUT / 2);
+        rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
+    }
+}
+
+#[test]
+fn who_waits_for_all_of_its_data_waits_for_no_answer() {
+    let mut rig = Rig::new();
+    rig.post(Operation::Send, 2 * MTU);
+    let plan = rig.side.poll_transmit(rig.now, 4, &rig.queue).unwrap();
+    rig.side.withheld(rig.now, plan.psn(), &rig.queue);
+    assert_eq!(rig.side.next_deadline(), None);
+    assert_eq!(rig.send_psns(), [FIRST, FIRST + 1]);
+}
+
+#[test]
 fn who_is_held_waits_for_no_answer_meanwhile() {
     let mut rig = Rig::with(SendConfig {
         retry: RetryLimit::from_retry_cnt(0),

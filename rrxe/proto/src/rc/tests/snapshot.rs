@@ -2,6 +2,8 @@
 
 //! What is told to those who look on.
 
+#![allow(unused_must_use, reason = "not every placement is of interest")]
+
 use super::{psn, requester, responder};
 use crate::{
     opcode::Position,

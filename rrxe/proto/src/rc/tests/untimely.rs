@@ -114,6 +114,18 @@ fn a_copy_of_an_rnr_nak_takes_no_retry() {
     assert_eq!(rig.statuses()[0], WcStatus::RnrRetryExceeded);
 }
 
+#[test]
+fn a_peer_that_is_not_ready_for_a_read_that_it_has_begun_to_answer_is_asked_again() {
+    let mut rig = Rig::new();
+    rig.post(READ, 600);
+    rig.send();
+    rig.rnr(FIRST, 1);
+    rig.rnr(FIRST + 1, 1);
+    rig.expire();
+    assert!(rig.send_psns().contains(&FIRST));
+    assert!(rig.side.next_deadline().is_some());
+}
+
 // ---- what could not be sent ----
 
 /// Has all but the first packet that is due stay unsent.
