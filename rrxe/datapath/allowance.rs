@@ -6,6 +6,7 @@ use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
 };
+use rrxe_proto::rc::share;
 
 /// An allowance of bytes.
 pub(super) struct Allowance {
@@ -42,6 +43,16 @@ impl Allowance {
         } else {
             Fit::Exceeds
         }
+    }
+
+    /// Takes `bytes` for one that holds `held`, if they are within its [share](share::may_take).
+    pub(super) fn take_share(&self, held: usize, bytes: usize) -> Fit {
+        let used = self.used.fetch_add(bytes, Relaxed);
+        if share::may_take(self.limit, used, held, bytes) {
+            return Fit::Fits;
+        }
+        self.give_back(bytes);
+        Fit::Exceeds
     }
 
     /// Gives back `bytes` that were taken.

@@ -11,7 +11,10 @@ use super::{
     qp::Qp,
     waiting::Waiting, //
 };
-use crate::kapi::net::RxPacket;
+use crate::kapi::{
+    net::RxPacket,
+    time::now, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -178,9 +181,9 @@ impl SendMachine {
     }
 
     /// Takes note that nothing may be sent before `until`.
-    pub(super) fn hold(&mut self, until: Instant) {
+    pub(super) fn hold(&mut self, until: Instant, queue: &impl SendQueue) {
         match self {
-            Self::Rc(requester) => requester.hold(until),
+            Self::Rc(requester) => requester.hold(until, queue),
             // They wait for nobody.
             Self::Uc(_) | Self::Ud(_) => (),
         }
@@ -271,6 +274,17 @@ impl Answering {
         }
     }
 
+    /// See [`ReceiveMachine::drop_stale`].
+    fn drop_stale(&mut self) -> Option<Instant> {
+        let stale_at = self.waiting.stale_at()?;
+        if now() < stale_at {
+            return Some(stale_at);
+        }
+        self.responder.drop_kept();
+        self.waiting.clear();
+        None
+    }
+
     fn poll_kept(&mut self) -> Option<RxPacket> {
         self.waiting.take(self.responder.poll_kept()?)
     }
@@ -337,6 +351,15 @@ impl ReceiveMachine {
             Self::Rc(answering) => answering.keep(keep, packet),
             // Nothing is kept there.
             Self::Uc(_) | Self::Ud(_) => (),
+        }
+    }
+
+    /// Drops the packets that were stored, if their turn has not come for long. Tells when to ask
+    /// again, if any are left.
+    pub(super) fn drop_stale(&mut self) -> Option<Instant> {
+        match self {
+            Self::Rc(answering) => answering.drop_stale(),
+            Self::Uc(_) | Self::Ud(_) => None,
         }
     }
 

@@ -227,6 +227,9 @@ impl Side for ReceiveSide {
             while let Some(event) = running.machine.poll_event() {
                 tell(qp, event);
             }
+            if let Some(later) = running.machine.drop_stale() {
+                qp.wake_receive_at(later);
+            }
             if qp.has_failed() {
                 self.enter_error();
             }

@@ -396,7 +396,7 @@ impl Running {
                 continue;
             }
             if let Err(later) = qp.may_send() {
-                self.machine.hold(later);
+                self.machine.hold(later, ring);
                 qp.wake_send_at(later);
                 return Progress::Idle;
             }

@@ -513,6 +513,19 @@ def ip_options(fabric, a, b):
             f.psn += 1
 
 
+def past_a_gap(fabric, a, b):
+    """What comes past a gap is kept for some seconds, and not for ever if nobody fills the gap."""
+    with forger(fabric, a, b) as f:
+        for wait, is_kept in ((0, True), (15, False)):
+            first, second = b"before %d" % is_kept, b"behind %d" % is_kept
+            f.send(f.path.frame(f.write(second, 8, psn=f.psn + 1 & 0xFFFFFF)))
+            time.sleep(wait)
+            f.send(f.path.frame(f.write(first)))
+            check(f.took(first), "the packet that was due was not accepted")
+            check_equal(f.took(second, 8), is_kept, f"obeyed after {wait} s")
+            f.psn = f.psn + 2 & 0xFFFFFF
+
+
 def fragments(fabric, a, b):
     """A packet in fragments of all sizes, the smallest of which hold the UDP header only, and some that are too large."""
     with forger(fabric, a, b) as f:
@@ -715,6 +728,7 @@ def main():
         ring("receivers that are never ready", never_ready, False, seconds=12)
         ring("killed in the middle", die_in_the_middle, False, may_crash=True)
         packets("a forged one is obeyed if all is right", forged_write)
+        packets("past a gap", past_a_gap, rxe_differs="keeps nothing")
         packets("IP options", ip_options, rxe_differs="leaves the options out of the ICRC")
         packets("fragments", fragments)
         packets("wrong ICRC", bad_icrc)

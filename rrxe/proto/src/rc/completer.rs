@@ -57,7 +57,7 @@ impl Requester {
     }
 
     /// The place of the PSN `psn`, which has been sent and is not acknowledged.
-    fn locate(&self, psn: Psn, queue: &impl SendQueue) -> Cursor {
+    pub(super) fn locate(&self, psn: Psn, queue: &impl SendQueue) -> Cursor {
         let mut at = self.acked;
         // All PSNs up to `sent` are of requests before `begun`.
         while at.psn != psn && at.wqe != self.begun {
@@ -78,7 +78,7 @@ impl Requester {
     /// atomic (PROTOCOL rule 8).
     fn executed(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
         self.confirmed = self.confirmed.max_from(self.acked.psn, psn);
-        self.shown = self.shown.max_from(self.acked.psn, psn);
+        self.show(psn);
         let mut at = self.acked;
         while at.psn != self.confirmed {
             let request = queue.request(at.wqe);
@@ -100,6 +100,16 @@ impl Requester {
             at.advance(request, self.mtu, done);
         }
         self.progress(now, at, queue);
+    }
+
+    /// All before `psn` is executed, which no response to what is about to be sent again has to show.
+    pub(super) fn show(&mut self, psn: Psn) {
+        let oldest = self.acked.psn;
+        let psn = match psn.offset_from(oldest) < self.next.psn.offset_from(oldest) {
+            true => psn,
+            false => self.next.psn,
+        };
+        self.shown = self.shown.max_from(oldest, psn);
     }
 
     /// An implied NAK if a response is missing before one that has come.
@@ -261,10 +271,11 @@ impl Requester {
             self.heard.insert(at.psn);
         }
         self.executed(now, at.psn.next(), queue);
-        match self.past_gap(now) {
-            _ if is_copy => Placement::Dropped(DropReason::Stale),
-            dropped if !within_reach => dropped,
-            _ => placement,
+        let _ = self.past_gap(now);
+        match is_copy {
+            true => Placement::Dropped(DropReason::Stale),
+            false if !within_reach => Placement::Dropped(DropReason::Gap),
+            false => placement,
         }
     }
 

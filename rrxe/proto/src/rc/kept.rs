@@ -108,6 +108,12 @@ impl Kept {
         Some(first.place.into())
     }
 
+    /// Forgets all packets. All places are free.
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+        self.used = 0;
+    }
+
     /// Packets that wait.
     pub(super) const fn len(&self) -> usize {
         self.len

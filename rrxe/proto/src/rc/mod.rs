@@ -45,6 +45,7 @@ mod response;
 mod retry;
 mod saved;
 mod sender;
+pub mod share;
 mod silence;
 mod snapshot;
 pub(crate) mod task;

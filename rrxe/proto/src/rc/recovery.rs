@@ -91,10 +91,13 @@ impl Requester {
     pub(super) fn remind(&mut self) {
         self.silence.remind();
         if self.acked.psn == self.confirmed {
-            self.resend = Some(Resend::one(self.acked, Cause::Silence));
+            let cause = self
+                .resend
+                .map_or(Cause::Silence, |resend| resend.cause.and_silence());
+            self.resend = Some(Resend::one(self.acked, cause));
             self.told = Some(self.acked.psn);
         } else {
-            self.shown = self.confirmed;
+            self.show(self.confirmed);
             self.asked = self.acked.psn;
         }
         self.repeat = Repeat::Lost;
@@ -113,12 +116,10 @@ impl Requester {
             return;
         }
         if resend.left != 0 {
-            // What was about to be sent again has arrived after all.
-            let is_missing = resend.cause == Cause::Told && at.psn != self.sent;
-            self.resend = is_missing.then(|| Resend::one(at, Cause::Told));
+            self.resend = self.follow(resend, at);
             return;
         }
-        let was_kept = beyond > 0 && resend.cause == Cause::Told;
+        let was_kept = beyond > 0 && resend.cause.is_told();
         if was_kept {
             self.habit.kept();
         }
@@ -127,8 +128,10 @@ impl Requester {
             return;
         }
         match resend.cause {
-            Cause::Told if was_kept => self.resend = Some(Resend::one(at, Cause::Told)),
-            Cause::Told => {
+            Cause::Told | Cause::Both if was_kept => {
+                self.resend = Some(Resend::one(at, Cause::Told));
+            }
+            Cause::Told | Cause::Both => {
                 self.habit.missed();
                 if self.habit.keeps() {
                     self.resend = Some(resend.twice(at));
@@ -144,6 +147,21 @@ impl Requester {
         }
         self.told = Some(at.psn);
         self.repeat = Repeat::Lost;
+    }
+
+    /// What is to be sent again now that what was about to be has arrived after all, with all before
+    /// `at`.
+    fn follow(&self, resend: Resend, at: Cursor) -> Option<Resend> {
+        let is_missing = resend.cause.is_told() && at.psn != self.sent;
+        is_missing.then(|| Resend::one(at, Cause::Told))
+    }
+
+    /// What is to be sent again, past what has been executed or done meanwhile.
+    fn pass_executed(&self, resend: Resend, queue: &impl SendQueue) -> Option<Resend> {
+        if resend.at.psn.is_before(self.confirmed) {
+            return self.follow(resend, self.locate(self.confirmed, queue));
+        }
+        Some(resend.from(self.past_done(resend.at, queue)))
     }
 
     /// Whether the oldest packet has been sent since the peer has said that it lacks it.
@@ -162,7 +180,7 @@ impl Requester {
     /// Whether nothing new is sent before it is known what the responder has kept.
     pub(super) fn is_held(&self) -> bool {
         self.resend
-            .is_some_and(|resend| resend.cause == Cause::Told && !self.habit.keeps())
+            .is_some_and(|resend| resend.cause.is_told() && !self.habit.keeps())
     }
 
     /// Packets to be sent again, if there are any now.
@@ -174,6 +192,21 @@ impl Requester {
     ) -> Option<RequestPlan> {
         self.plan_ask(now, queue)
             .or_else(|| self.plan_resend(now, max_packets, queue))
+    }
+
+    /// Whether there are packets to be sent again now.
+    pub(super) fn has_to_recover(&self, queue: &impl SendQueue) -> bool {
+        let has_to_ask = self
+            .next_ask(queue)
+            .is_some_and(|(at, _)| !self.lacks_earlier_part(at, queue));
+        let has_to_resend = self
+            .resend
+            .filter(|resend| resend.left != 0)
+            .and_then(|resend| self.pass_executed(resend, queue))
+            .is_some_and(|Resend { at, .. }| {
+                at.psn != self.sent && at.wqe.is_before(self.sendable())
+            });
+        has_to_ask || has_to_resend
     }
 
     /// Where, from `from` to before `to`, the first response is missing, and how many in a row are.
@@ -211,21 +244,27 @@ impl Requester {
         None
     }
 
-    /// A READ or atomic to ask for again, of which only the responses are missing.
-    fn plan_ask(&mut self, now: Instant, queue: &impl SendQueue) -> Option<RequestPlan> {
+    /// PSNs from the oldest packet on among which responses are asked for again.
+    fn askable(&self) -> u32 {
+        self.shown.offset_from(self.acked.psn).min(Heard::REACH)
+    }
+
+    /// The place of the first response to ask for again, and how many in a row are missing there.
+    fn next_ask(&self, queue: &impl SendQueue) -> Option<(Cursor, u32)> {
         if self.asked == self.shown {
             return None;
         }
+        let from = self.asked.offset_from(self.acked.psn);
+        self.missing(from, self.askable(), queue)
+            .filter(|(at, _)| at.wqe.is_before(self.sendable()))
+    }
+
+    /// A READ or atomic to ask for again, of which only the responses are missing.
+    fn plan_ask(&mut self, now: Instant, queue: &impl SendQueue) -> Option<RequestPlan> {
         let oldest = self.acked.psn;
-        // Past `next` it is about to be sent again as a whole.
-        let to = self
-            .shown
-            .offset_from(oldest)
-            .min(self.next.psn.offset_from(oldest))
-            .min(Heard::REACH);
-        let found = self.missing(self.asked.offset_from(oldest), to, queue);
-        let Some((at, count)) = found.filter(|(at, _)| at.wqe.is_before(self.sendable())) else {
-            self.asked = self.asked.max_from(oldest, oldest.wrapping_add(to));
+        let Some((at, count)) = self.next_ask(queue) else {
+            let all = oldest.wrapping_add(self.askable());
+            self.asked = self.asked.max_from(oldest, all);
             return None;
         };
         if self.lacks_earlier_part(at, queue) {
@@ -270,8 +309,9 @@ impl Requester {
         queue: &impl SendQueue,
     ) -> Option<RequestPlan> {
         let before = self.resend.filter(|resend| resend.left != 0)?;
+        self.resend = self.pass_executed(before, queue);
+        let before = self.resend?;
         let mut resend = before;
-        resend.at = self.past_done(resend.at, queue);
         if resend.at.psn == self.sent || !resend.at.wqe.is_before(self.sendable()) {
             resend.left = 0;
             self.resend = (resend.at.psn == self.sent).then_some(resend);

@@ -61,6 +61,7 @@ pub struct Completion {
 /// - `confirmed` lies neither before `acked` nor past `sent`.
 /// - `next` lies neither before `acked` nor past `sent`, and there are at most 2^23 PSNs from
 ///   `acked` to `sent`.
+/// - `shown` lies neither before `acked` nor past `next` or `confirmed`.
 /// - Unless the queue is being flushed, `acked` has not reached `failure`.
 /// - The request at `acked` is no local operation that is done.
 #[derive(Debug)]
@@ -325,10 +326,12 @@ impl Requester {
 
     /// Takes note that the caller will send nothing before `until`, to keep a rate.
     ///
-    /// What asks for an answer may be among what is not sent yet, so the wait for one starts then.
-    pub fn hold(&mut self, until: Instant) {
-        if self.ack_deadline.is_some() {
-            self.arm(until);
+    /// If there is something to send, what asks for an answer may be among it, so the wait for one
+    /// starts then.
+    pub fn hold(&mut self, until: Instant, queue: &impl SendQueue) {
+        self.pass_done(queue);
+        if self.ack_deadline.is_some() && self.has_to_send(queue) {
+            self.put_off(until);
         }
     }
 
@@ -404,9 +407,17 @@ impl Requester {
     /// Starts the wait anew that ends with a retry.
     pub(super) fn arm_timeout(&mut self, now: Instant) {
         self.ack_deadline = match self.config.timeout.duration() {
-            Some(timeout) if self.is_waiting() => Some(now.saturating_add(timeout)),
+            Some(timeout) if self.is_waiting() => {
+                Some(now.saturating_add(self.retries.stretch(timeout)))
+            }
             _ => None,
         };
+    }
+
+    /// Starts the wait for an answer at `until`, as what asks for one is not sent before.
+    pub(super) fn put_off(&mut self, until: Instant) {
+        self.arm_timeout(until);
+        self.silence.go_on(until);
     }
 
     /// When to remind the peer of the oldest packet, if that is to be.

@@ -31,12 +31,34 @@ pub(super) enum Cause {
     Told,
     /// The responder says nothing.
     Silence,
+    /// The responder has said that one is missing, and nothing since that was sent again.
+    Both,
+}
+
+impl Cause {
+    /// Whether the responder has said that something is missing.
+    pub(super) fn is_told(self) -> bool {
+        matches!(self, Self::Told | Self::Both)
+    }
+
+    /// The cause once the responder says nothing.
+    pub(super) fn and_silence(self) -> Self {
+        match self {
+            Self::Told | Self::Both => Self::Both,
+            Self::Silence => Self::Silence,
+        }
+    }
 }
 
 impl Resend {
     /// The packet at `at`.
     pub(super) fn one(at: Cursor, cause: Cause) -> Self {
         Self::burst(at, cause, 1)
+    }
+
+    /// The same, from `at` on.
+    pub(super) fn from(self, at: Cursor) -> Self {
+        Self { at, ..self }
     }
 
     /// Twice as many as before, from `at` on.

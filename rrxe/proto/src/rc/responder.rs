@@ -191,6 +191,12 @@ impl Responder {
         self.kept.take_due(self.expected)
     }
 
+    /// Forgets all packets that are kept, which count as lost then. The peer sends them again, if it
+    /// still is there.
+    pub fn drop_kept(&mut self) {
+        self.kept.clear();
+    }
+
     /// Takes note of how a task went. The receive work request that it completes, if any, is
     /// reported by the result if that is success, and by [`poll_flush`](Self::poll_flush) if not.
     pub fn commit(

@@ -2,6 +2,8 @@
 
 //! How often a requester tries again.
 
+use core::time::Duration;
+
 /// A number of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryLimit {
@@ -38,6 +40,13 @@ pub(super) struct Exhausted;
 impl Retries {
     /// As many as there can be.
     pub(super) const FULL: Self = Self { used: 0 };
+
+    /// How long to wait for an answer. The timeout of the consumer is the least: who tries again
+    /// waits for twice as long as before, up to four times, as the specification allows. A peer that
+    /// is slow is not kept busy with copies, and has time to answer.
+    pub(super) fn stretch(self, timeout: Duration) -> Duration {
+        timeout.saturating_mul(1 << self.used.min(2))
+    }
 
     /// How many were taken of a limit.
     pub(super) const fn used(self) -> u8 {

@@ -32,22 +32,46 @@ impl Requester {
             return Some(plan);
         }
         self.pass_done(queue);
-        let wqe = self.next.wqe;
-        if self.is_held() || !wqe.is_before(self.sendable()) {
+        let request = self.turn(queue)?;
+        if request.operation().answer() == Answer::Response && self.config.max_rd_atomic == 0 {
+            self.fail(self.next.wqe, WcStatus::LocalQpOperation);
             return None;
         }
-        let request = queue.request(wqe);
-        let (count, ack_request) = match request.operation().answer() {
-            Answer::Acknowledge => self.plan_message(request, max_packets)?,
-            Answer::Response => self.plan_demand(request)?,
-            // Its turn comes from `poll_local()`.
-            Answer::None => return None,
-        };
+        let (count, ack_request) = self.plan_next(request, max_packets)?;
+        let wqe = self.next.wqe;
         let from = (self.next.packet, self.next.psn);
         let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request)
             .repeating(self.packets_to_repeat());
         self.sending(now, request, &plan);
         Some(plan)
+    }
+
+    /// Whether something would be sent now.
+    pub(super) fn has_to_send(&self, queue: &impl SendQueue) -> bool {
+        let has_next = || {
+            self.turn(queue)
+                .and_then(|request| self.plan_next(request, 1))
+                .is_some()
+        };
+        self.phase == Phase::Running
+            && self.pause.is_none()
+            && (self.has_to_recover(queue) || has_next())
+    }
+
+    /// The request whose turn it is to be sent, or to go on.
+    fn turn<'a>(&self, queue: &'a impl SendQueue) -> Option<&'a Request> {
+        let may_go_on = !self.is_held() && self.next.wqe.is_before(self.sendable());
+        may_go_on.then(|| queue.request(self.next.wqe))
+    }
+
+    /// How many packets of `request` to send, at most `max_packets`, and whether to ask for an answer.
+    fn plan_next(&self, request: &Request, max_packets: u32) -> Option<(u32, AckRequest)> {
+        match request.operation().answer() {
+            Answer::Acknowledge => self.plan_message(request, max_packets),
+            Answer::Response => self.plan_demand(request),
+            // Its turn comes from `poll_local()`.
+            Answer::None => None,
+        }
     }
 
     /// Takes back the packets of the last plan from the PSN `psn` on, which the caller could not
@@ -58,8 +82,7 @@ impl Requester {
         if self.take_back(psn, queue) {
             // Without a request for an acknowledgement, which may be among what was not sent, there
             // is none to wait for.
-            self.arm_timeout(now);
-            self.silence.go_on(now);
+            self.put_off(now);
             self.pause = Some(Pause::Unsent(now.saturating_add(UNSENT_DELAY)));
         }
     }
@@ -158,11 +181,7 @@ impl Requester {
     }
 
     /// Whether to send a READ or atomic.
-    fn plan_demand(&mut self, request: &Request) -> Option<(u32, AckRequest)> {
-        if self.config.max_rd_atomic == 0 {
-            self.fail(self.next.wqe, WcStatus::LocalQpOperation);
-            return None;
-        }
+    fn plan_demand(&self, request: &Request) -> Option<(u32, AckRequest)> {
         let in_flight = self.next.load.since(self.acked.load).responses;
         let may_begin = in_flight < u32::from(self.config.max_rd_atomic)
             && !self.is_fenced(request)

@@ -4,6 +4,7 @@
 
 mod answering;
 mod asking;
+mod pace;
 
 pub use asking::{config, mtu, request};
 
@@ -17,6 +18,10 @@ use self::{
     asking::{
         Asking,
         Burst, //
+    },
+    pace::{
+        Admission,
+        Pace, //
     }, //
 };
 use crate::{
@@ -46,6 +51,7 @@ pub struct End {
     budget: u32,
     asking: Asking,
     answering: Answering,
+    pace: Pace,
     life: Life,
 }
 
@@ -78,6 +84,7 @@ impl End {
             budget: plan.budget,
             asking: Asking::new(plan, rng.fork()),
             answering: Answering::new(plan, peer, rng.fork()),
+            pace: Pace::new(plan.control),
             life: Life::Ready,
         }
     }
@@ -94,7 +101,15 @@ impl End {
 
     /// When the engine wants to be called.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.asking.next_deadline()
+        [self.asking.next_deadline(), self.pace.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Notices of congestion that it has heeded.
+    pub fn heeded(&self) -> u64 {
+        self.pace.heeded()
     }
 
     /// Posts works that are due.
@@ -110,6 +125,12 @@ impl End {
     /// Calls the engine's timer.
     pub fn on_timeout(&mut self, now: Nanos) {
         self.asking.on_timeout(now);
+        self.pace.on_timeout(now);
+    }
+
+    /// The peer tells of congestion.
+    pub fn notified(&mut self, now: Nanos) {
+        self.pace.notified(now);
     }
 
     /// Lets an incident happen.
@@ -149,6 +170,7 @@ impl End {
             Incident::Invalidate { rkey } => {
                 self.answering.memory().invalidate(rkey);
             }
+            Incident::Forget => self.answering.forget(),
             Incident::Error => {
                 self.die(Life::Aborted, peer)?;
             }
@@ -164,6 +186,7 @@ impl End {
         own: &mut Watch,
         peer: &mut Watch,
     ) -> Result<String, Violation> {
+        self.pace.arrived(now, frame);
         let packet = Packet::parse(frame.transport())
             .map_err(|error| format!("a good packet is refused: {error:?}"))?;
         let (headers, payload) = (packet.headers(), packet.payload());
@@ -181,36 +204,53 @@ impl End {
     /// Sends what there is to send, responses first.
     pub fn transmit(&mut self, now: Nanos, own: &mut Watch) -> Result<Sent, Violation> {
         let mut sent = Sent {
-            frames: Vec::new(),
+            frames: self.pace.notices(self.index).collect(),
             more: true,
             answered: false,
         };
-        let mut left = self.budget;
+        let notices = sent.frames.len();
+        let admission = self.pace.admit(now);
+        let mut left = admission.limit(self.budget);
         while left > 0 {
-            let burst = match self.answering.transmit(self.index, left)? {
+            let held = admission.holds_responses() && self.answering.is_read_next();
+            let response = match held {
+                true => None,
+                false => self.answering.transmit(self.index, left)?,
+            };
+            let burst = match response {
                 Some(burst) => burst,
                 None => {
-                    sent.answered = true;
+                    sent.answered = !held;
+                    sent.more = match admission {
+                        Admission::All | Admission::Nothing(_) => false,
+                        Admission::Requests => held,
+                        Admission::ReadResponses => return Ok(sent),
+                    };
                     if self.is_dead() {
-                        sent.more = false;
                         return Ok(sent);
                     }
                     // What is before a local work is seen to be sent before that happens.
-                    if !sent.frames.is_empty() && self.asking.is_local_next() {
+                    if sent.frames.len() > notices && self.asking.is_local_next() {
+                        sent.more = true;
                         return Ok(sent);
                     }
-                    match self.asking.transmit(now, self.index, left, own)? {
+                    let held_until = match admission {
+                        Admission::Nothing(until) => Some(until),
+                        _ => None,
+                    };
+                    match self
+                        .asking
+                        .transmit(now, self.index, left, held_until, own)?
+                    {
                         Some(burst) => burst,
-                        None => {
-                            sent.more = false;
-                            return Ok(sent);
-                        }
+                        None => return Ok(sent),
                     }
                 }
             };
             let Burst { frames, whole } = burst;
             left -= frames.len() as u32;
-            sent.frames.extend(frames);
+            sent.frames.extend(self.pace.send(now, frames));
+            sent.more = true;
             if !whole {
                 return Ok(sent);
             }
@@ -247,7 +287,7 @@ impl End {
                 None => Ok(()),
             };
         }
-        self.asking.check(own)
+        self.asking.check(own, self.next_deadline())
     }
 
     /// Judges the memory that the peer worked on.

@@ -56,12 +56,13 @@ fn describe(scenario: &Scenario) {
     }
     for (index, end) in scenario.ends.iter().enumerate() {
         println!(
-            "end {index}: {:?}\n  {:?}, depth {}, budget {}, lag {}, unsent {}, unkept {}, {:?}",
+            "end {index}: {:?}\n  {:?}, depth {}, budget {}, lag {}, control {:?}, unsent {}, unkept {}, {:?}",
             end.flow.settings,
             end.fate,
             end.depth,
             end.budget,
             end.lag,
+            end.control,
             end.unsent_per_mille,
             end.unkept_per_mille,
             end.incidents,

@@ -148,6 +148,29 @@ impl Observer {
         self.resent
     }
 
+    /// Something is to be sent and is not before `until`, so that the timeout begins anew then.
+    pub fn put_off(&mut self, now: Nanos, until: Nanos, reference: &Reference) {
+        if self.solid == self.sent {
+            return;
+        }
+        if !self.rnr_retry && self.is_late(now, reference) {
+            // The retry has been decided on, and is among what is not sent.
+            self.retry_owed = true;
+            self.retry_paid = false;
+            self.told = false;
+        }
+        self.armed = self.armed.max(until);
+    }
+
+    /// Whether the timeout of packet `solid` is over, which is twice as long after a retry and four
+    /// times after more.
+    fn is_late(&self, now: Nanos, reference: &Reference) -> bool {
+        let since = self.armed.max(self.sent_past);
+        let stretch = 1 << (*self.retries().start()).min(2);
+        ack_timeout(reference.flow().settings.timeout)
+            .is_some_and(|timeout| now >= since + stretch * timeout)
+    }
+
     /// From now on no new message may begin, or it may again.
     pub fn drain(&mut self, draining: bool) {
         self.draining = draining;
@@ -426,9 +449,7 @@ impl Observer {
         if at != self.solid {
             return Ok(());
         }
-        let timeout = ack_timeout(reference.flow().settings.timeout);
-        let since = self.armed.max(self.sent_past);
-        let is_late = timeout.is_some_and(|timeout| now >= since + timeout);
+        let is_late = self.is_late(now, reference);
         if std::mem::take(&mut self.rnr_retry) {
             self.hidden = true;
             self.armed = now;

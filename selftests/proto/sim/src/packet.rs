@@ -35,6 +35,7 @@ pub mod opcode {
     pub const SEND_ONLY_INV: u8 = 0x17;
     pub const FLUSH: u8 = 0x1c;
     pub const ATOMIC_WRITE: u8 = 0x1d;
+    pub const CNP: u8 = 0x81;
 }
 
 use opcode::*;
@@ -210,6 +211,11 @@ impl<'a> Packet<'a> {
             SEND_FIRST | SEND_MIDDLE | SEND_LAST | SEND_LAST_IMM | SEND_ONLY | SEND_ONLY_IMM
             | WRITE_MIDDLE | WRITE_LAST | WRITE_LAST_IMM | READ_MIDDLE | SEND_LAST_INV
             | SEND_ONLY_INV => {}
+            CNP => {
+                if cursor.u64()? != 0 || cursor.u64()? != 0 {
+                    return Err("reserved bytes of a notification are set".into());
+                }
+            }
             _ => return Err(format!("unknown opcode {opcode:#04x}")),
         }
         match opcode {
@@ -238,6 +244,11 @@ impl<'a> Packet<'a> {
     /// Whether it travels from responder to requester.
     pub fn is_response(&self) -> bool {
         matches!(self.opcode, READ_FIRST..=ATOMIC_ACK)
+    }
+
+    /// Whether it tells of congestion.
+    pub fn is_notification(&self) -> bool {
+        self.opcode == CNP
     }
 
     /// Whether it is a response to a READ.
@@ -309,6 +320,7 @@ pub fn name(opcode: u8) -> &'static str {
         SEND_ONLY_INV => "SEND_ONLY_INV",
         FLUSH => "FLUSH",
         ATOMIC_WRITE => "ATOMIC_WRITE",
+        CNP => "CNP",
         _ => "?",
     }
 }

@@ -5,6 +5,8 @@
 
 mod generate;
 
+use rrxe_proto::congestion::ReactionParams;
+
 use crate::{
     agenda::Nanos,
     link::{
@@ -16,6 +18,7 @@ use crate::{
         Duplicate,
         Link,
         Loss,
+        Mark,
         Reorder, //
     },
     program::Flow,
@@ -71,6 +74,7 @@ pub enum NodePlan {
     Reorder { per_mille: u32, longest: Nanos },
     Corrupt { per_mille: u32 },
     DropNth { n: u64 },
+    Mark { per_mille: u32 },
     Cut { from: Nanos },
 }
 
@@ -91,6 +95,8 @@ pub enum Incident {
     },
     /// The responder's program makes a key invalid.
     Invalidate { rkey: u32 },
+    /// The responder drops what came past a gap.
+    Forget,
     /// The program moves the queue pair to the error state.
     Error,
 }
@@ -120,6 +126,8 @@ pub struct EndPlan {
     pub unkept_per_mille: u32,
     /// Packets it sends at most in one go.
     pub budget: u32,
+    /// How it reacts to congestion, if it does.
+    pub control: Option<ReactionParams>,
     /// How long it takes at most to get round to sending.
     pub lag: Nanos,
     /// What else happens.
@@ -157,6 +165,7 @@ impl Scenario {
             unsent_per_mille: 0,
             unkept_per_mille: 0,
             budget: 64,
+            control: None,
             lag: 0,
             incidents: Vec::new(),
         };
@@ -194,6 +203,7 @@ impl Scenario {
                 NodePlan::Corrupt { per_mille } => {
                     link.through(Corrupt::new(per_mille, rng.fork()))
                 }
+                NodePlan::Mark { per_mille } => link.through(Mark::new(per_mille, rng.fork())),
                 NodePlan::DropNth { n } => link.through(DropNth::new(n)),
                 NodePlan::Cut { from } => link.through(Cut::new(from)),
             })

@@ -74,6 +74,8 @@ pub struct Tally {
     pub works: u64,
     /// Flows that ended in an error.
     pub failed: u64,
+    /// Notices of congestion that were heeded.
+    pub heeded: u64,
     /// Virtual time.
     pub nanos: Nanos,
 }
@@ -87,6 +89,7 @@ impl Tally {
         self.damaged += other.damaged;
         self.works += other.works;
         self.failed += other.failed;
+        self.heeded += other.heeded;
         self.nanos += other.nanos;
     }
 }
@@ -233,6 +236,11 @@ impl<'a> World<'a> {
         if self.ends[end].is_dead() {
             return Ok(false);
         }
+        if packet.is_notification() {
+            self.ends[end].notified(now);
+            self.request_pump(end);
+            return Ok(true);
+        }
         let (own, peer) = pair(&mut self.watches, end);
         if packet.is_response() {
             if own
@@ -281,7 +289,9 @@ impl<'a> World<'a> {
         if packet.dest != End::qpn(end ^ 1) {
             return Err(format!("end {end} sent to queue pair {:#x}", packet.dest));
         }
-        if packet.is_response() {
+        if packet.is_notification() {
+            notification_is(&packet)
+        } else if packet.is_response() {
             peer.observer.response_sent(&peer.reference, &packet)
         } else {
             own.observer.request_sent(now, &own.reference, &packet)
@@ -375,6 +385,7 @@ impl<'a> World<'a> {
                     watch.reference.flow().works.len(),
                 ));
             }
+            self.tally.heeded += self.ends[index].heeded();
             self.tally.resent += watch.observer.resent();
             self.tally.works += watch.completed() as u64;
             if !watch.has_succeeded() {
@@ -400,6 +411,15 @@ impl<'a> World<'a> {
         self.tally.nanos = self.agenda.now();
         Ok(self.tally)
     }
+}
+
+/// Is `packet` what a notice of congestion must look like?
+fn notification_is(packet: &Packet<'_>) -> Result<(), Violation> {
+    let bits = packet.solicited || packet.ack_req || packet.migrated;
+    if bits || packet.psn != 0 || !packet.payload.is_empty() {
+        return Err("bits, a PSN or a payload in a notice of congestion".into());
+    }
+    Ok(())
 }
 
 /// The watches of the flow that `end` requests, and of the one that it responds to.

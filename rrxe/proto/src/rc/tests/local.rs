@@ -257,3 +257,21 @@ fn what_was_not_sent_is_sent_past_them() {
     rig.ack(FIRST + 2);
     assert_eq!(rig.statuses(), [WcStatus::Success; 2]);
 }
+
+#[test]
+fn what_was_not_sent_again_is_sent_again_past_them() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    rig.post(BIND, 0);
+    rig.post(WRITE, 600);
+    rig.post(WRITE, 1);
+    rig.send_psns();
+    rig.do_local(Ok(()));
+    rig.send_psns();
+    rig.ack(FIRST);
+    rig.nak(FIRST + 1, NakCode::Sequence);
+    let plan = rig.side.poll_transmit(rig.now, 16, &rig.queue).unwrap();
+    rig.side.unsent(rig.now, plan.psn(), &rig.queue);
+    rig.expire();
+    assert_eq!(rig.send_psns(), [FIRST + 1]);
+}

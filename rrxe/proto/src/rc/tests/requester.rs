@@ -3,6 +3,7 @@
 #![allow(unused_must_use, reason = "not every placement is of interest")]
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use super::{psn, Queue};
 use crate::{
@@ -768,6 +769,49 @@ fn responses_too_far_past_a_gap_are_asked_for_again() {
     assert_eq!(rig.statuses(), [OK]);
 }
 
+// On a long way there is more under way than is remembered of what has come past a gap.
+#[test]
+fn one_response_lost_on_a_long_way_takes_few_requests() {
+    const LEN: u32 = 3000;
+    const READS: u32 = 4;
+    const WAY: u32 = 5000;
+    let mut rig = Rig::with(SendConfig {
+        max_rd_atomic: READS as u8,
+        ..config()
+    });
+    for _ in 0..READS {
+        rig.post(READ, LEN * MTU);
+    }
+    // A response leaves at each tick, in the order in which they were asked for.
+    let mut asked = VecDeque::new();
+    let mut coming: VecDeque<(u32, u32)> = VecDeque::new();
+    let mut requests = 0;
+    let mut take = |packets: Vec<RequestPacket>, asked: &mut VecDeque<u32>| {
+        for packet in packets {
+            let Kind::RcRequest(RcRequest::Read(reth)) = packet.kind else {
+                panic!("{packet:?}");
+            };
+            requests += 1;
+            let first = packet.psn.get();
+            asked.extend(first..first + reth.dma_len() / MTU);
+        }
+    };
+    take(rig.send(), &mut asked);
+    asked.pop_front();
+    let mut tick = 0;
+    while !(asked.is_empty() && coming.is_empty()) {
+        coming.extend(asked.pop_front().map(|at| (tick + WAY, at)));
+        if coming.front().is_some_and(|(due, _)| *due == tick) {
+            let (_, at) = coming.pop_front().unwrap();
+            rig.read(at, Position::of((at - FIRST) % LEN, LEN), MTU);
+            take(rig.send(), &mut asked);
+        }
+        tick += 1;
+    }
+    assert_eq!(rig.statuses(), [OK; READS as usize]);
+    assert!(requests <= READS + 12, "{requests} requests");
+}
+
 #[test]
 fn a_read_is_asked_for_again_from_its_last_packet() {
     let mut rig = Rig::new();
@@ -1100,6 +1144,36 @@ fn what_arrives_late_is_followed_by_what_was_dropped() {
 }
 
 #[test]
+fn what_is_executed_before_it_is_sent_again_is_not_sent_again() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 1);
+    rig.post(READ, 2 * MTU);
+    rig.post(WRITE, 1);
+    rig.post(WRITE, 1);
+    rig.send();
+    rig.nak(FIRST, NakCode::Sequence);
+    // It has only been late. The response to the READ is lost, and so is the last WRITE.
+    rig.ack(FIRST + 3);
+    assert_eq!(rig.send_psns(), [FIRST + 1, FIRST + 4]);
+    let _ = rig.read(FIRST + 1, Position::First, MTU);
+    let _ = rig.read(FIRST + 2, Position::Last, MTU);
+    rig.ack(FIRST + 4);
+    assert_eq!(rig.statuses(), [OK; 4]);
+}
+
+#[test]
+fn what_is_about_to_be_sent_again_is_not_asked_for_besides() {
+    let mut rig = Rig::new();
+    rig.post(READ, 2 * MTU);
+    rig.post(ATOMIC, 8);
+    rig.send();
+    rig.expire();
+    // A response to what was sent first.
+    let _ = rig.atomic(FIRST + 2, 9);
+    assert_eq!(rig.send_psns(), [FIRST, FIRST + 2]);
+}
+
+#[test]
 fn a_request_and_a_response_before_it_may_both_be_missing() {
     let mut rig = Rig::new();
     rig.post(READ, 2 * MTU);
@@ -1160,6 +1234,27 @@ fn a_lost_nak_costs_a_reminder() {
 }
 
 #[test]
+fn a_reminder_sends_nothing_new_past_a_gap_that_the_peer_has_told_of() {
+    let mut rig = Rig::new();
+    rig.post(WRITE, 4 * MTU);
+    rig.send();
+    rig.nak(FIRST, NakCode::Sequence);
+    assert_eq!(rig.send_psns(), [FIRST]);
+    rig.post(WRITE, 1);
+    let mut waited = Duration::ZERO;
+    for _ in 0..3 {
+        waited += rig.be_silent();
+        assert_eq!(rig.send_psns(), [FIRST], "the peer may drop what is new");
+    }
+    // The NAK was the first retry.
+    assert_eq!(waited + rig.expire(), 2 * TIMEOUT, "that puts nothing off");
+    assert_eq!(
+        rig.send_psns(),
+        [FIRST, FIRST + 1, FIRST + 2, FIRST + 3, FIRST + 4]
+    );
+}
+
+#[test]
 fn a_response_that_is_lost_again_is_asked_for_again() {
     let mut rig = Rig::new();
     rig.post(READ, 5 * MTU);
@@ -1201,9 +1296,9 @@ fn retry_count_of_n_means_n_retries() {
         });
         rig.post(Operation::Send, 1);
         rig.post(Operation::Send, 1);
-        for _ in 0..count {
+        for retry in 0..count {
             assert_eq!(rig.send_psns(), [FIRST, FIRST + 1]);
-            assert_eq!(rig.expire(), TIMEOUT);
+            assert_eq!(rig.expire(), TIMEOUT * (1 << retry.min(2)));
             assert_eq!(rig.statuses(), []);
         }
         assert_eq!(rig.send_psns(), [FIRST, FIRST + 1]);
@@ -1211,6 +1306,28 @@ fn retry_count_of_n_means_n_retries() {
         assert_eq!(rig.statuses(), [WcStatus::RetryExceeded, FLUSHED]);
         assert_eq!(rig.side.next_deadline(), None);
     }
+}
+
+// PROTOCOL rule 7.
+#[test]
+fn a_peer_that_takes_long_is_given_more_time_with_each_retry() {
+    // It answers each request after 20 timeouts, and more than eight times it is not asked.
+    let mut rig = Rig::new();
+    for _ in 0..3 {
+        rig.post(Operation::Send, 1);
+        let first = rig.send_psns();
+        let answer = rig.now.saturating_add(20 * TIMEOUT);
+        while rig.side.next_deadline().is_some_and(|due| due < answer) {
+            rig.go_to(rig.side.next_deadline().unwrap());
+            rig.send();
+        }
+        rig.now = answer;
+        rig.ack(first[0]);
+        assert_eq!(rig.statuses(), [OK]);
+    }
+    rig.post(Operation::Send, 1);
+    rig.send();
+    assert_eq!(rig.expire(), TIMEOUT, "progress ends that");
 }
 
 // PROTOCOL rule 7.
@@ -1755,27 +1872,63 @@ fn who_is_held_waits_for_no_answer_meanwhile() {
         ..config()
     });
     rig.post(Operation::Send, 3 * MTU);
-    for packet in 0..3 {
+    for packet in 0..2 {
         // None but the last asks for an answer.
         let plan = rig.side.poll_transmit(rig.now, 1, &rig.queue).unwrap();
         assert_eq!(plan.psn(), psn(FIRST + packet));
         let later = rig.now.saturating_add(3 * TIMEOUT);
-        rig.side.hold(later);
+        rig.side.hold(later, &rig.queue);
         assert_eq!(rig.side.next_deadline(), later.checked_add(TIMEOUT));
         rig.now = later;
         rig.side.on_timeout(rig.now);
         assert_eq!(rig.statuses(), []);
     }
+    assert_eq!(rig.send_psns(), [FIRST + 2]);
     // Now there is something to wait for.
     rig.expire();
     assert_eq!(rig.statuses(), [WcStatus::RetryExceeded]);
 }
 
 #[test]
+fn who_is_held_and_has_nothing_to_send_waits_for_an_answer() {
+    let mut rig = Rig::with(SendConfig {
+        window: Window {
+            bytes: 1 << 20,
+            packets: 2,
+        },
+        ..config()
+    });
+    rig.post(Operation::Send, 3 * MTU);
+    rig.send();
+    let due = rig.side.next_deadline();
+    assert!(due.is_some());
+    rig.side.hold(rig.now.saturating_add(TIMEOUT), &rig.queue);
+    assert_eq!(rig.side.next_deadline(), due, "the window is full");
+}
+
+#[test]
+fn to_be_held_renews_no_reminders() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(1),
+        ..config()
+    });
+    rig.post(WRITE, 1);
+    rig.send();
+    for _ in 0..3 {
+        rig.be_silent();
+        let later = rig.now.saturating_add(TIMEOUT);
+        rig.side.hold(later, &rig.queue);
+        rig.now = later;
+        assert_eq!(rig.send_psns(), [FIRST]);
+    }
+    assert_eq!(rig.side.next_deadline(), rig.side.ack_deadline);
+}
+
+#[test]
 fn who_is_held_and_has_sent_nothing_waits_for_nothing() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 1);
-    rig.side.hold(rig.now.saturating_add(TIMEOUT));
+    rig.side.hold(rig.now.saturating_add(TIMEOUT), &rig.queue);
     assert_eq!(rig.side.next_deadline(), None);
 }
 

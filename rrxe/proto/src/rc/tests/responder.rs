@@ -716,6 +716,20 @@ fn what_is_kept_is_executed_in_its_turn() {
 }
 
 #[test]
+fn what_is_no_longer_kept_is_lost() {
+    let mut rig = Rig::new();
+    rig.get(1, write(Only, 1), 1);
+    rig.said();
+    rig.side.drop_kept();
+    rig.get(0, write(Only, 1), 1);
+    assert_eq!(rig.said(), [Said::Ack(0)]);
+    assert_eq!(rig.tasks.len(), 1);
+    rig.get(1, write(Only, 1), 1);
+    assert_eq!(rig.said(), [Said::Ack(1)]);
+    assert_eq!(rig.tasks.len(), 2);
+}
+
+#[test]
 fn receives_that_run_out_among_what_is_kept_are_told_of_where_they_do() {
     let mut rig = Rig::new();
     rig.post(10);

@@ -361,6 +361,21 @@ impl Answering {
         }
     }
 
+    /// Whether the next response is one to a READ.
+    pub(super) fn is_read_next(&mut self) -> bool {
+        let Some(plan) = self.engine.poll_transmit(1, &mut self.saved) else {
+            return false;
+        };
+        self.engine.unsent(&plan, plan.psn(), &mut self.saved);
+        matches!(plan, ResponsePlan::Read(_))
+    }
+
+    /// Drops what came past a gap.
+    pub(super) fn forget(&mut self) {
+        self.engine.drop_kept();
+        self.kept.fill(None);
+    }
+
     /// Sends one plan of at most `budget` packets.
     pub(super) fn transmit(&mut self, end: usize, budget: u32) -> Result<Option<Burst>, Violation> {
         let Some(plan) = self.engine.poll_transmit(budget, &mut self.saved) else {

@@ -161,28 +161,52 @@ impl Asking {
         self.engine.poll_local(&self.ring).is_some()
     }
 
-    /// Carries out a local work or sends one plan of at most `budget` packets.
+    /// Carries out a local work if its turn has come.
+    fn do_local(&mut self, own: &mut Watch) -> Result<Option<Burst>, Violation> {
+        let Some(task) = self.engine.poll_local(&self.ring) else {
+            return Ok(None);
+        };
+        let index = task.wqe().get() as usize;
+        let due = request(&own.reference.flow().works[index]).operation();
+        if due != Operation::Local(*task.local()) {
+            return Err(format!("{task:?} for {due:?}"));
+        }
+        let outcome = own.local_turn(index)?.map_err(|()| LocalFailed);
+        self.engine.commit_local(task, outcome, &self.ring);
+        Ok(Some(Burst {
+            frames: Vec::new(),
+            whole: true,
+        }))
+    }
+
+    /// Sends nothing before `until`.
+    fn hold(&mut self, now: Nanos, until: Nanos, own: &mut Watch) {
+        let before = self.engine.next_deadline();
+        self.engine.hold(Instant::from_nanos(until), &self.ring);
+        if self.engine.next_deadline() != before {
+            own.observer.put_off(now, until, &own.reference);
+        }
+    }
+
+    /// Carries out a local work or sends one plan of at most `budget` packets, unless packets are held
+    /// until some time.
     pub(super) fn transmit(
         &mut self,
         now: Nanos,
         end: usize,
         budget: u32,
+        held_until: Option<Nanos>,
         own: &mut Watch,
     ) -> Result<Option<Burst>, Violation> {
-        if let Some(task) = self.engine.poll_local(&self.ring) {
-            let index = task.wqe().get() as usize;
-            let due = request(&own.reference.flow().works[index]).operation();
-            if due != Operation::Local(*task.local()) {
-                return Err(format!("{task:?} for {due:?}"));
-            }
-            let outcome = own.local_turn(index)?.map_err(|()| LocalFailed);
-            self.engine.commit_local(task, outcome, &self.ring);
-            return Ok(Some(Burst {
-                frames: Vec::new(),
-                whole: true,
-            }));
+        if let Some(done) = self.do_local(own)? {
+            return Ok(Some(done));
         }
         let instant = Instant::from_nanos(now);
+        self.engine.on_timeout(instant);
+        if let Some(until) = held_until {
+            self.hold(now, until, own);
+            return Ok(None);
+        }
         let Some(plan) = self.engine.poll_transmit(instant, budget, &self.ring) else {
             return Ok(None);
         };
@@ -226,6 +250,7 @@ impl Asking {
             ));
         }
         if unsent {
+            own.observer.put_off(now, now, &own.reference);
             self.engine
                 .unsent(instant, plan.psn().wrapping_add(count), &self.ring);
             if self.engine.next_deadline().is_none() {
@@ -319,11 +344,10 @@ impl Asking {
         Ok(broken)
     }
 
-    /// Whatever is true after every step.
-    pub(super) fn check(&self, own: &Watch) -> Result<(), Violation> {
+    /// Whatever is true after every step, at the end of which the end wants to be called at `deadline`.
+    pub(super) fn check(&self, own: &Watch, deadline: Option<Nanos>) -> Result<(), Violation> {
         let settings = &own.reference.flow().settings;
-        let armed = self.engine.next_deadline().is_some();
-        if own.awaits_response() && settings.timeout != 0 && !armed {
+        if own.awaits_response() && settings.timeout != 0 && deadline.is_none() {
             return Err("a response is awaited without a deadline".into());
         }
         if own.observer.is_draining() && self.engine.is_drained() == own.awaits_response() {

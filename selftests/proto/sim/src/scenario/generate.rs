@@ -2,6 +2,13 @@
 
 //! From a seed to a scenario.
 
+use std::time::Duration;
+
+use rrxe_proto::congestion::{
+    Rate,
+    ReactionParams, //
+};
+
 use super::{
     EndPlan,
     Family,
@@ -87,6 +94,14 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         Family::Death => death(&mut rng, &mut scenario),
         Family::Starved => starved(&mut rng, &mut scenario),
         Family::Lossy => lossy(&mut rng, &mut scenario),
+    }
+    // From another source, so that the rest of a scenario does not depend on it.
+    let mut rng = Rng::new(seed ^ 0xec_0de);
+    if rng.chance(250) {
+        congest(&mut rng, &mut scenario);
+    }
+    if matches!(family, Family::Rough | Family::Lossy) {
+        forget(&mut rng, &mut scenario);
     }
     scenario
 }
@@ -204,6 +219,7 @@ fn end(rng: &mut Rng, family: Family, speed: &Speed, mtu: u32, busy: bool) -> En
         },
         unkept_per_mille: rng.pick(&[0, 0, 0, 100, 1000]),
         budget: rng.pick(&[1, 2, 3, 8, 64]),
+        control: None,
         lag: speed.lag,
         incidents,
     }
@@ -405,6 +421,43 @@ fn adversity(rng: &mut Rng, worst: u64) -> Vec<NodePlan> {
         });
     }
     out
+}
+
+/// Switches mark packets; ends may react, or not.
+fn congest(rng: &mut Rng, scenario: &mut Scenario) {
+    for link in &mut scenario.links {
+        if rng.chance(800) {
+            let per_mille = rng.pick(&[10, 100, 500, 1000]);
+            link.push(NodePlan::Mark { per_mille });
+        }
+    }
+    for end in &mut scenario.ends {
+        if rng.chance(800) {
+            end.control = Some(reaction(rng, end.flow.settings.mtu));
+        }
+    }
+}
+
+/// A reaction to congestion that leaves a rate at which a packet takes some microseconds.
+fn reaction(rng: &mut Rng, mtu: u32) -> ReactionParams {
+    let one_in = |micros| Rate::from_mbps(mtu * 8 / micros);
+    ReactionParams {
+        min_rate: one_in(rng.pick(&[2, 4, 10])),
+        max_rate: rng.pick(&[Rate::ZERO, one_in(1)]),
+        rate_to_set_on_first_cnp: rng.pick(&[Rate::ZERO, one_in(1), one_in(2)]),
+        time_reset: Duration::from_micros(rng.pick(&[20, 55, 500])),
+        ..ReactionParams::DEFAULT
+    }
+}
+
+/// Responders drop what they have kept.
+fn forget(rng: &mut Rng, scenario: &mut Scenario) {
+    for end in &mut scenario.ends {
+        if rng.chance(200) {
+            end.incidents
+                .push((rng.below(2 * MILLISECOND), Incident::Forget));
+        }
+    }
 }
 
 fn rough(rng: &mut Rng, scenario: &mut Scenario) {
