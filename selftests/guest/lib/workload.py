@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Every operation of a reliable connection in both directions, each result compared.
+"""Every operation of a connection in both directions, each result compared.
 
 A Stream is one direction: operations leave one QP in batches; the memory of both
 sides is divided into as many slots as a batch has operations.  Byte patterns differ
@@ -9,9 +9,10 @@ operation that is lost, repeated, torn or misplaced cannot go unseen.
 """
 
 import random
+import time
 
-from ktap import check, check_equal
-from rdma import STATUS, WC_OPCODE, WITH_IMM
+from ktap import check, check_equal, patient
+from rdma import POLL_PAUSE, STATUS, WC_OPCODE, WITH_IMM, RcQp
 
 KINDS = ("send", "send_imm", "write", "write_imm", "read", "cmp_swp", "fetch_add")
 SIZES = (0, 1, 3, 4, 64, 255, 1023, 1024, 1025, 3000, 4096, 4097, 10000, 32768)
@@ -153,11 +154,24 @@ class Operation:
         if with_imm:
             check_equal(completion.imm, self.imm, f"{self}: immediate")
 
+    def found(self):
+        """The memory where the data goes, with the guards around it."""
+        return self.target.read(self.size + 2 * GUARD, self.offset - GUARD)
+
+    def arrive(self, wanted, seconds=10):
+        """A WRITE that nobody answers is complete when it has been sent: wait until it is there."""
+        if self.kind != "write" or self.stream.sender.TYPE == RcQp.TYPE:
+            return
+        deadline = time.monotonic() + patient(seconds)
+        while self.found() != wanted and time.monotonic() < deadline:
+            time.sleep(POLL_PAUSE)
+
     def check_memory(self):
         """Compare the data, and the guards around it."""
         guard = bytes([GUARD_BYTE]) * GUARD
-        found = self.target.read(self.size + 2 * GUARD, self.offset - GUARD)
         wanted = guard + self.data + guard
+        self.arrive(wanted)
+        found = self.found()
         if found != wanted:
             first = next(i for i, (x, y) in enumerate(zip(found, wanted)) if x != y) - GUARD
             check(False, f"{self}: bytes differ from offset {first} on")
