@@ -57,8 +57,8 @@ pub struct Observer {
     /// That is owed a retry, or has been counted as one.
     retry_owed: bool,
     retry_paid: bool,
-    /// The first of them may have been decided on before that.
-    in_doubt: bool,
+    /// So many of them may have been none: decided on before that, or asked for already.
+    in_doubt: u32,
     /// A retry may have been one with a retry because of an RNR NAK.
     hidden: bool,
     /// When packet `solid` became the oldest.
@@ -110,7 +110,7 @@ impl Observer {
             told: false,
             retry_owed: false,
             retry_paid: false,
-            in_doubt: false,
+            in_doubt: 0,
             hidden: false,
             since: 0,
             rnr_naks: 0,
@@ -135,7 +135,7 @@ impl Observer {
     /// How often sending went back since there was progress, because of RNR NAKs not counted: the
     /// least and the most.
     pub fn retries(&self) -> std::ops::RangeInclusive<u32> {
-        self.retries - u32::from(self.in_doubt)..=self.retries + u32::from(self.hidden)
+        self.retries - self.in_doubt..=self.retries + u32::from(self.hidden)
     }
 
     /// RNR NAKs for the oldest packet since there was progress.
@@ -399,7 +399,7 @@ impl Observer {
             self.told = false;
             self.retry_owed = false;
             self.retry_paid = false;
-            self.in_doubt = false;
+            self.in_doubt = 0;
             self.hidden = false;
             self.since = now;
             self.rnr_naks = 0;
@@ -410,7 +410,7 @@ impl Observer {
         if let (Verdict::RnrNak(code), true) = (verdict, at == self.solid && !self.rnr_retry) {
             // It shows that the peer is alive, so that the retries start anew.
             self.retries = 0;
-            self.in_doubt = false;
+            self.in_doubt = 0;
             self.hidden = false;
             self.rnr_naks += 1;
             self.rnr_retry = true;
@@ -430,7 +430,7 @@ impl Observer {
         if is_news {
             // What an implied NAK asks for may have been asked for before.
             self.retries += u32::from(is_implied);
-            self.in_doubt |= is_implied;
+            self.in_doubt += u32::from(is_implied);
             self.retry_owed = !is_implied;
             self.retry_paid = is_implied;
             self.armed = now;
@@ -459,7 +459,8 @@ impl Observer {
             self.retries += 1;
             self.told &= !is_late;
             // Progress may have come between the decision to go back and the sending.
-            self.in_doubt |= self.retries == 1 && now < self.since + UNSENT_AT_LONGEST;
+            let may_be_old = self.retries == 1 && now < self.since + UNSENT_AT_LONGEST;
+            self.in_doubt += u32::from(may_be_old);
         } else {
             self.reminders += 1;
             self.told = true;
