@@ -61,6 +61,11 @@ def quiet(*devices):
             pass
 
 
+def settled(device):
+    """Wait until the network tells no more of the port's coming up, which it may do for a second."""
+    events(device, more=patient(1.5))
+
+
 # Queue pairs.
 
 
@@ -370,6 +375,8 @@ def close_gone(device):
 def main():
     suite = ktap.Suite("events")
     with Fabric() as fabric, fabric.open("a") as a, fabric.open("b") as b:
+        for device in (a, b):
+            settled(device)
 
         def add(name, func, *args, **options):
             suite.add(name, func, a, b, *args, **options)
