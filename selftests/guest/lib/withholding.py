@@ -104,9 +104,10 @@ class Withholding:
         self.directory = tempfile.mkdtemp()
         self.path = pathlib.Path(self.directory, NAME)
         # Nothing of this may be in the process that waits for the pages: it could not end.
+        # Without a buffer, in which lines could wait that select() does not see.
         self.server = subprocess.Popen(
             [sys.executable, __file__, self.directory, str(pages)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
         )
         self.await_line("mounted")
 
@@ -115,7 +116,7 @@ class Withholding:
         said = None
         while said != line:
             check(select.select([self.server.stdout], [], [], patient(seconds))[0], f"{said}, not yet {line}")
-            said = self.server.stdout.readline().strip()
+            said = self.server.stdout.readline().decode().strip()
             check(said, "the file system has ended")
 
     def await_pages(self, count):
@@ -128,8 +129,7 @@ class Withholding:
 
     def give_out(self):
         """Withhold nothing any more."""
-        self.server.stdin.write("\n")
-        self.server.stdin.flush()
+        self.server.stdin.write(b"\n")
 
     def close(self):
         """Unmount. What is withheld is refused."""
