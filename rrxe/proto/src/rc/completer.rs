@@ -184,7 +184,12 @@ impl Requester {
         self.retries = Retries::FULL;
         match self.rnr_retries.take(self.config.rnr_retry) {
             Ok(()) => {
-                self.resend(at);
+                if self.acked.psn == self.confirmed {
+                    self.resend(at);
+                } else {
+                    // It has executed the request, and is not ready to answer once more.
+                    self.go_back();
+                }
                 self.ack_deadline = None;
                 self.told = Some(psn);
                 self.repeat = Repeat::NotReady;

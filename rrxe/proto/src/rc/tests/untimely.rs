@@ -126,6 +126,23 @@ fn a_peer_that_is_not_ready_for_a_read_that_it_has_begun_to_answer_is_asked_agai
     assert!(rig.side.next_deadline().is_some());
 }
 
+#[test]
+fn a_peer_that_is_not_ready_to_answer_a_read_once_more_is_asked_again() {
+    let mut rig = Rig::new();
+    rig.post(READ, 1);
+    rig.post(READ, 1);
+    rig.send();
+    rig.read(FIRST + 1, Only, 1);
+    assert_eq!(rig.send_psns(), [FIRST]);
+    rig.rnr(FIRST, 1);
+    rig.expire();
+    assert!(rig.send_psns().contains(&FIRST));
+    assert!(rig.side.next_deadline().is_some());
+    rig.read(FIRST, Only, 1);
+    rig.read(FIRST + 1, Only, 1);
+    assert_eq!(rig.statuses(), [OK, OK]);
+}
+
 // ---- what could not be sent ----
 
 /// Has all but the first packet that is due stay unsent.
