@@ -171,6 +171,8 @@ impl Drop for PagerUse {
         let Some(known) = known.as_mut() else {
             return;
         };
+        // Not the last one as long as the entry has one, too; so it goes before the lock does.
+        let pager = self.pager.take();
         let Some(index) = known
             .entries
             .iter()
@@ -185,7 +187,7 @@ impl Drop for PagerUse {
         if is_last {
             let _ = known.entries.remove(index);
             // This may be a thread of the queue, which cannot end that itself.
-            if let Some(pager) = self.pager.take() {
+            if let Some(pager) = pager {
                 let _ = known.burials.as_queue().enqueue(pager);
             }
         }
