@@ -27,6 +27,7 @@ use super::{
 };
 use crate::kapi::{
     bindings as b,
+    charge::Charge,
     errand::{
         Errand,
         Go, //
@@ -221,6 +222,8 @@ impl Stretches {
             self.make_room(&mut extent);
         }
         let start = index as usize * STRETCH;
+        // Most are made by threads of the kernel.
+        let _charge = Charge::to(&self.root.mm);
         let stretch = self.root.stretch(start, reaper.clone())?;
         let stretch = Arc::new(stretch, GFP_KERNEL_ACCOUNT)?;
         self.present
