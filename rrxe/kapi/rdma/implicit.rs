@@ -18,8 +18,9 @@ use super::{
     paged::{
         Demand,
         MissingPage,
-        PagedUmem,
-        Purpose, //
+        Paged,
+        PagedChunks,
+        PagedUmem, //
     },
     pager::PagerUse,
     IbDevice,
@@ -34,7 +35,6 @@ use crate::kapi::{
     },
     mem::{
         Chunk,
-        ReadOnly,
         Rights, //
     },
     sync::RcuTable,
@@ -45,10 +45,7 @@ use crate::kapi::{
         Work, //
     },
 };
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     error::from_err_ptr,
     mm::Mm,
@@ -114,19 +111,13 @@ impl ImplicitUmem {
         offset: usize,
         length: usize,
         guard: &'a rcu::Guard,
-    ) -> Option<ImplicitChunks<'a, R>> {
+    ) -> Option<PagedChunks<'a, Self, R>> {
         let root = &self.stretches.root;
         let end = offset.checked_add(length)?;
         if end > root.end() || R::WRITE && !root.is_writable() {
             return None;
         }
-        Some(ImplicitChunks {
-            stretches: &self.stretches,
-            offset,
-            end,
-            guard,
-            rights: PhantomData,
-        })
+        Some(PagedChunks::new(self, offset..end, guard))
     }
 
     /// Has the pages of `length` bytes at `offset` come in. Process context, sleeps.
@@ -169,6 +160,19 @@ impl ImplicitUmem {
                 enqueue_unbound(&self.reaper);
             }
         })
+    }
+}
+
+impl Paged for ImplicitUmem {
+    fn chunk<'a, R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+        guard: &'a rcu::Guard,
+    ) -> Option<Chunk<'a, R>> {
+        let index = Stretches::index(offset)?;
+        let stretch = self.stretches.present.get(index, guard)?;
+        stretch.chunk(offset % STRETCH, length, guard)
     }
 }
 
@@ -270,34 +274,6 @@ struct Reaper(Arc<Stretches>);
 impl Run for Reaper {
     fn run(&self) {
         self.0.clear(PagedUmem::is_empty);
-    }
-}
-
-/// Iterator over a range of [`ImplicitUmem`].
-pub(crate) struct ImplicitChunks<'a, R = ReadOnly> {
-    stretches: &'a Stretches,
-    offset: usize,
-    end: usize,
-    guard: &'a rcu::Guard,
-    rights: PhantomData<R>,
-}
-
-impl<'a, R: Rights> Iterator for ImplicitChunks<'a, R> {
-    type Item = Result<Chunk<'a, R>, MissingPage>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let at = self.offset;
-        let left = self.end.checked_sub(at).filter(|left| *left != 0)?;
-        let chunk = Stretches::index(at)
-            .and_then(|index| self.stretches.present.get(index, self.guard))
-            .and_then(|stretch| stretch.chunk(at % STRETCH, left, self.guard));
-        Some(match chunk {
-            Some(chunk) => {
-                self.offset = at + chunk.len();
-                Ok(chunk)
-            }
-            None => Err(MissingPage::new(at, Purpose::of::<R>())),
-        })
     }
 }
 

@@ -27,7 +27,10 @@ use crate::kapi::{
 };
 use core::{
     marker::PhantomData,
-    ops::RangeInclusive,
+    ops::{
+        Range,
+        RangeInclusive, //
+    },
     ptr::{
         self,
         NonNull, //
@@ -95,14 +98,14 @@ pub(crate) struct MissingPage {
 
 /// What a page is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+enum Purpose {
     Read,
     Write,
 }
 
 impl MissingPage {
     /// The page of the byte at `offset`, which is needed for `purpose`.
-    pub(super) fn new(offset: usize, purpose: Purpose) -> Self {
+    fn new(offset: usize, purpose: Purpose) -> Self {
         Self { offset, purpose }
     }
 
@@ -119,7 +122,7 @@ impl MissingPage {
 
 impl Purpose {
     /// What somebody with the rights `R` needs it for.
-    pub(super) const fn of<R: Rights>() -> Self {
+    const fn of<R: Rights>() -> Self {
         if R::WRITE {
             Self::Write
         } else {
@@ -258,37 +261,12 @@ impl PagedUmem {
         offset: usize,
         length: usize,
         guard: &'a rcu::Guard,
-    ) -> Option<PagedChunks<'a, R>> {
+    ) -> Option<PagedChunks<'a, Self, R>> {
         let end = offset.checked_add(length)?;
         if end > self.len || R::WRITE && !self.is_writable() {
             return None;
         }
-        Some(PagedChunks {
-            memory: self,
-            offset,
-            end,
-            guard,
-            rights: PhantomData,
-        })
-    }
-
-    /// Returns up to `length` bytes at `offset`, if they are there. Any context.
-    ///
-    /// Nothing may be written to memory that the process does not let be written to.
-    pub(super) fn chunk<'a, R: Rights>(
-        &self,
-        offset: usize,
-        length: usize,
-        _guard: &'a rcu::Guard,
-    ) -> Option<Chunk<'a, R>> {
-        let at = self.offset.checked_add(offset)?;
-        let skip = at % b::PAGE_SIZE;
-        let length = length.min(b::PAGE_SIZE - skip);
-        let page = self.pages.table.get::<R>(at / b::PAGE_SIZE)?;
-        // SAFETY: The page is there, and writable if it has to be, until the RCU read section has
-        // ended that the guard stands for, even if this object is dropped. User space maps it, so
-        // that there are no references to it.
-        Some(unsafe { Chunk::from_raw_parts(page.add(skip), length) })
+        Some(PagedChunks::new(self, offset..end, guard))
     }
 
     /// Has the page of the byte at `offset` come in, such that it may be written to if `R` says so.
@@ -397,6 +375,24 @@ impl PagedUmem {
     }
 }
 
+impl Paged for PagedUmem {
+    fn chunk<'a, R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+        _guard: &'a rcu::Guard,
+    ) -> Option<Chunk<'a, R>> {
+        let at = self.offset.checked_add(offset)?;
+        let skip = at % b::PAGE_SIZE;
+        let length = length.min(b::PAGE_SIZE - skip);
+        let page = self.pages.table.get::<R>(at / b::PAGE_SIZE)?;
+        // SAFETY: The page is there, and writable if it has to be, until the RCU read section has
+        // ended that the guard stands for, even if this object is dropped. User space maps it, so
+        // that there are no references to it.
+        Some(unsafe { Chunk::from_raw_parts(page.add(skip), length) })
+    }
+}
+
 impl Drop for PagedUmem {
     fn drop(&mut self) {
         if let Some(last) = self.pages.table.entries.len().checked_sub(1) {
@@ -409,27 +405,53 @@ impl Drop for PagedUmem {
     }
 }
 
-/// Iterator over a range of [`PagedUmem`].
-pub(crate) struct PagedChunks<'a, R = ReadOnly> {
-    memory: &'a PagedUmem,
-    offset: usize,
-    end: usize,
+/// Memory of which a part may not be there.
+pub(crate) trait Paged {
+    /// Returns up to `length` bytes at `offset`, if they are there. Any context.
+    ///
+    /// Nothing may be written to memory that the process does not let be written to.
+    fn chunk<'a, R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+        guard: &'a rcu::Guard,
+    ) -> Option<Chunk<'a, R>>;
+}
+
+/// Iterator over a range of [`Paged`] memory.
+pub(crate) struct PagedChunks<'a, M, R = ReadOnly> {
+    memory: &'a M,
+    range: Range<usize>,
     guard: &'a rcu::Guard,
     rights: PhantomData<R>,
 }
 
-impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
+impl<'a, M: Paged, R: Rights> PagedChunks<'a, M, R> {
+    /// What is at `range` of `memory`, which has that.
+    pub(super) fn new(memory: &'a M, range: Range<usize>, guard: &'a rcu::Guard) -> Self {
+        Self {
+            memory,
+            range,
+            guard,
+            rights: PhantomData,
+        }
+    }
+}
+
+impl<'a, M: Paged, R: Rights> Iterator for PagedChunks<'a, M, R> {
     type Item = Result<Chunk<'a, R>, MissingPage>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let offset = self.offset;
-        let left = self.end.checked_sub(offset).filter(|left| *left != 0)?;
-        Some(match self.memory.chunk(offset, left, self.guard) {
+        if self.range.is_empty() {
+            return None;
+        }
+        let at = self.range.start;
+        Some(match self.memory.chunk(at, self.range.len(), self.guard) {
             Some(chunk) => {
-                self.offset = offset.wrapping_add(chunk.len());
+                self.range.start = at.wrapping_add(chunk.len());
                 Ok(chunk)
             }
-            None => Err(MissingPage::new(offset, Purpose::of::<R>())),
+            None => Err(MissingPage::new(at, Purpose::of::<R>())),
         })
     }
 }
