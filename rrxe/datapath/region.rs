@@ -52,13 +52,16 @@ impl PdId {
 }
 
 /// Memory that work requests and peers may use.
+///
+/// It does not change: a region that is registered anew is another one, in the same place of the
+/// table.
 pub(crate) struct Mr {
     key: Key,
     pd: PdId,
     access: Access,
     /// What the consumer and its peers call the first byte.
     iova: u64,
-    memory: Memory,
+    memory: Arc<Memory>,
     bonds: Arc<Windows>,
 }
 
@@ -122,7 +125,7 @@ impl Mr {
         pd: PdId,
         access: Access,
         iova: u64,
-        memory: Memory,
+        memory: Arc<Memory>,
     ) -> Result<Self> {
         Ok(Self {
             key,
@@ -134,18 +137,13 @@ impl Mr {
         })
     }
 
-    /// The key it is found by.
-    pub(crate) fn key(&self) -> Key {
-        self.key
-    }
-
     /// Whether it is the one that an object of the protection domain `pd` names by `key`.
     pub(super) fn is_named(&self, key: Key, pd: PdId) -> bool {
         self.key == key && self.pd == pd
     }
 
     /// What stands behind it.
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
@@ -244,7 +242,7 @@ impl Mr {
             .checked_sub(self.iova)
             .and_then(|offset| usize::try_from(offset).ok())
             .ok_or(EFAULT)?;
-        match &self.memory {
+        match &*self.memory {
             Memory::Paged(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
             Memory::Implicit(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
             Memory::Pinned(_) | Memory::Direct(_) => Err(EINVAL),
@@ -254,7 +252,7 @@ impl Mr {
     /// Goes on `errand`, which is to [supply](Self::supply) pages; tells whether they come and go here.
     /// Any context.
     pub(super) fn page_in_by<T: Go>(&self, errand: &Arc<Errand<T>>) -> bool {
-        match &self.memory {
+        match &*self.memory {
             Memory::Paged(umem) => umem.send(errand),
             Memory::Implicit(umem) => umem.send(errand),
             Memory::Pinned(_) | Memory::Direct(_) => return false,
@@ -266,7 +264,7 @@ impl Mr {
     ///
     /// Fails if there is no such page. If this is another region nothing is done.
     pub(super) fn supply(&self, key: Key, page: MissingPage) -> Result {
-        match &self.memory {
+        match &*self.memory {
             Memory::Paged(umem) if self.key == key => umem.supply(page),
             Memory::Implicit(umem) if self.key == key => umem.supply(page),
             _ => Ok(()),
@@ -275,6 +273,24 @@ impl Mr {
 }
 
 impl Memory {
+    /// Whether its pages come and go.
+    pub(crate) fn is_paged(&self) -> bool {
+        match self {
+            Self::Paged(_) | Self::Implicit(_) => true,
+            Self::Pinned(_) | Self::Direct(_) => false,
+        }
+    }
+
+    /// Whether it may be written to, by whoever has the right.
+    pub(crate) fn is_writable(&self) -> bool {
+        match self {
+            Self::Pinned(umem) => umem.is_writable(),
+            Self::Paged(umem) => umem.is_writable(),
+            Self::Implicit(umem) => umem.is_writable(),
+            Self::Direct(_) => true,
+        }
+    }
+
     /// Whether it outlives a loss of power. Of pages that come and go nobody knows.
     pub(crate) fn is_persistent(&self) -> bool {
         match self {

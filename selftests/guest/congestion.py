@@ -84,7 +84,10 @@ def marks_are_answered(fabric, ends, kind, operation):
     check(not {p.name for p in packets if is_data(p)} & plain, f"no reaction promised: {plain}")
     counted = at_other.moved()
     check_equal(counted["np_cnp_sent"], len(cnps), "np_cnp_sent")
-    check_equal(counted["np_ecn_marked_roce_packets"], len(marked), "np_ecn_marked_roce_packets")
+    # A busy machine drops packets between the cable and the device.
+    arrived = counted["rcvd_pkts"] - counted.get("rx_backlog_drops", 0)
+    check(0 < arrived <= len(marked), f"{arrived} of {len(marked)} have arrived")
+    check_equal(counted["np_ecn_marked_roce_packets"], arrived, "np_ecn_marked_roce_packets")
     check_equal(at_sender.moved()["rp_cnp_handled"], len(cnps), "rp_cnp_handled")
 
 

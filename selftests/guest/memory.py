@@ -17,6 +17,7 @@ import ktap
 from children import Child
 from ktap import check, check_equal, comment
 from machine import eventually
+from mapping import pinned
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.pd import PD
@@ -34,12 +35,6 @@ def pinned_pages():
     pathlib.Path("/proc/sys/vm/stat_refresh").read_bytes()
     counts = dict(line.split() for line in pathlib.Path("/proc/vmstat").read_text().splitlines())
     return int(counts["nr_foll_pin_acquired"]) - int(counts["nr_foll_pin_released"])
-
-
-def pinned(pid):
-    """Bytes that a process has pinned."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) * KIB for line in status.splitlines() if line.startswith("VmPin:"))
 
 
 def memlock(fabric):

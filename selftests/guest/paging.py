@@ -24,6 +24,7 @@ import pyverbs.libibverbs_enums as e
 import workload
 from ktap import check, check_equal
 from machine import eventually
+from mapping import PAGE, Mapped, libc
 from pyverbs.mr import MR
 from rdma import (
     ACCESS,
@@ -42,7 +43,6 @@ from rdma import (
     refused,
 )
 
-PAGE = mmap.PAGESIZE
 PAGED = ALL_ACCESS | ACCESS.ON_DEMAND
 READ, WRITE, NO_FAULT = (
     e._IBV_ADVISE_MR_ADVICE_PREFETCH,
@@ -53,7 +53,6 @@ SUPPORT_IMPLICIT = int(e.ibv_odp_general_caps.IBV_ODP_SUPPORT_IMPLICIT)
 FLUSH = int(e._IBV_ADVISE_MR_FLAG_FLUSH)
 SENDS = ("send", "send_imm", "write", "write_imm")
 
-libc = ctypes.CDLL(None, use_errno=True)
 USERFAULTFD, MEMFD_SECRET = 323, 447
 UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 0xC018AA3F, 0xC020AA00, 0xC020AA04
 
@@ -76,34 +75,10 @@ class WholeDevice(Device):
         return region
 
 
-class Mapping(Region):
-    """Registered memory that was mapped for it, and that can be unmapped and mapped again."""
+class Mapping(Mapped):
+    """Mapped memory that is paged on demand."""
 
-    whole = False
-
-    def __init__(self, device, pages, access=PAGED, fd=-1):
-        self.length = pages * PAGE
-        flags = mmap.MAP_SHARED if fd >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
-        self.memory = mmap.mmap(fd, self.length, flags)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        self.mr = MR(device.pd, self.length, access, self.address, self.whole)
-
-    def forget(self):
-        """Have the contents of all pages dropped."""
-        self.memory.madvise(mmap.MADV_DONTNEED)
-
-    def unmap(self, page, count=1):
-        """Take pages out of the address space."""
-        start, length = ctypes.c_void_p(self.address + page * PAGE), ctypes.c_size_t(count * PAGE)
-        check(libc.munmap(start, length) == 0, "munmap")
-
-    def map_again(self, page):
-        """Put a fresh page there."""
-        address = self.address + page * PAGE
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x10  # MAP_FIXED
-        libc.mmap.restype = ctypes.c_void_p
-        got = libc.mmap(ctypes.c_void_p(address), PAGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-        check(got == address, "mmap at a fixed address")
+    access = PAGED
 
 
 class WholeMapping(Mapping):

@@ -4,6 +4,7 @@
 """A device goes away while a process uses it: nobody waits for the process, and it is told."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import subprocess
@@ -92,41 +93,58 @@ def put_back():
         shell("fabric_up", timeout=120)
 
 
-def removal(fabric, command, gone):
-    """A command takes devices away while a process uses them, and returns while it still has them open."""
+@contextlib.contextmanager
+def used_meanwhile(fabric):
+    """A process uses the devices, has them open while one goes, and finds out afterwards."""
     with put_back(), Child(uses, fabric) as child:
         child.step()
-        began = time.monotonic()
-        subprocess.run(command, check=True, timeout=patient(20))
-        comment(f"{' '.join(command[:4])}: {time.monotonic() - began:.2f} s")
-        shell("wait_for", "10", "no_device", gone)
+        yield
         check(os.waitpid(child.pid, os.WNOHANG) == (0, 0), "the process has ended before")
         child.step()
 
 
+def timed(command):
+    """Run a command; returns how long it took, in seconds."""
+    began = time.monotonic()
+    subprocess.run(command, check=True, timeout=patient(20))
+    took = time.monotonic() - began
+    comment(f"{' '.join(command[:4])}: {took:.2f} s")
+    return took
+
+
+def removed(fabric, command):
+    """A command takes the device of an end away, and returns while a process still has it open."""
+    with used_meanwhile(fabric):
+        took = timed(command)
+        shell("wait_for", "10", "no_device", fabric.a.device)
+    return took
+
+
 def unloaded(fabric):
     """The module can be unloaded meanwhile, and the process ends without it."""
-    with put_back(), Child(uses, fabric) as child:
-        child.step()
-        began = time.monotonic()
-        subprocess.run(["modprobe", "-r", MODULE], check=True, timeout=patient(20))
-        comment(f"unloading: {time.monotonic() - began:.2f} s")
+    with used_meanwhile(fabric):
+        took = timed(["modprobe", "-r", MODULE])
         check(not pathlib.Path(f"/sys/module/{MODULE}").exists(), "the module is still there")
-        child.step()
+    return took
+
+
+def removals(fabric):
+    """The ways in which a device goes: a name, and what takes the device away."""
+    a = fabric.a
+    for name, command in {
+        "link deleted": ["rdma", "link", "delete", a.device],
+        "network device deleted": ["ip", "-n", a.netns, "link", "del", a.netdev],
+        "name space deleted": ["ip", "netns", "del", a.netns],
+    }.items():
+        yield name, functools.partial(removed, fabric, command)
+    yield "module unloaded", functools.partial(unloaded, fabric)
 
 
 def main():
     suite = ktap.Suite("removal", limit=120)
     with Fabric() as fabric:
-        a = fabric.a
-        ways = {
-            "link deleted": ["rdma", "link", "delete", a.device],
-            "network device deleted": ["ip", "-n", a.netns, "link", "del", a.netdev],
-            "name space deleted": ["ip", "netns", "del", a.netns],
-        }
-        for name, command in ways.items():
-            suite.add(name, removal, fabric, command, a.device, rxe_differs="waits for the process")
-        suite.add("module unloaded", unloaded, fabric, rxe_differs="waits for the process")
+        for name, remove in removals(fabric):
+            suite.add(name, remove, rxe_differs="waits for the process")
         suite.run()
 
 

@@ -105,6 +105,11 @@ impl ImplicitUmem {
         })
     }
 
+    /// Whether it was registered to be written to. If not, there is no writing to it.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.stretches.root.is_writable()
+    }
+
     /// Returns `length` bytes at the address `offset`, as far as they are there. Any context.
     ///
     /// `None` if a process cannot have as many there, or if they are to be written to and may not be.
@@ -114,9 +119,8 @@ impl ImplicitUmem {
         length: usize,
         guard: &'a rcu::Guard,
     ) -> Option<ImplicitChunks<'a, R>> {
-        let root = &self.stretches.root;
         let end = offset.checked_add(length)?;
-        if end > root.end() || R::WRITE && !root.is_writable() {
+        if end > self.stretches.root.end() || R::WRITE && !self.is_writable() {
             return None;
         }
         Some(ImplicitChunks {
@@ -340,7 +344,7 @@ impl Root {
         unsafe { b::helpers::mm_task_size(self.mm.as_raw().cast()) }
     }
 
-    /// Whether the process lets it be written to.
+    /// Whether it was made to be written to.
     fn is_writable(&self) -> bool {
         // SAFETY: Valid by the type invariant, and never changed.
         unsafe { self.umem.as_ref() }.umem.writable() != 0

@@ -103,6 +103,8 @@ pub(crate) use self::{
         Advice,
         LocalRange,
         MemoryRegion,
+        Reregistration,
+        UserRange,
         UserRegion, //
     },
     mw::{

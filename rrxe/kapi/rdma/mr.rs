@@ -20,21 +20,31 @@ use crate::kapi::{
     error::eopnotsupp,
     process, //
 };
-use core::mem::MaybeUninit;
+use core::{
+    mem::MaybeUninit,
+    ptr, //
+};
 use kernel::{
     error::from_result,
     prelude::*, //
 };
 
-/// A range of a user process' memory that is to be registered.
+/// A range of a user process' memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UserRegion {
+pub(crate) struct UserRange {
     /// Where it starts in the process' address space.
     pub(crate) start: u64,
     /// Bytes.
     pub(crate) length: u64,
     /// What the device and the peer call its first byte.
     pub(crate) iova: u64,
+}
+
+/// Memory of a user process that is to be registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserRegion {
+    /// Where it is.
+    pub(crate) range: UserRange,
     /// What may be done with it: bits of `enum ib_access_flags`.
     pub(crate) access: u32,
 }
@@ -47,7 +57,12 @@ impl UserRegion {
 
     /// Whether it is all that the calling process has, each byte called by its address.
     pub(crate) fn is_whole(&self) -> bool {
-        self.start == 0 && self.length == u64::MAX && self.iova == 0
+        let UserRange {
+            start,
+            length,
+            iova,
+        } = self.range;
+        (start, length, iova) == (0, u64::MAX, 0)
     }
 
     /// Has the pages of all that the calling process has come when they are needed. May sleep.
@@ -59,6 +74,16 @@ impl UserRegion {
     pub(crate) fn page<P: Provider>(&self, pd: &Pd<P>) -> Result<PagedUmem> {
         PagedUmem::new(pd.device(), self)
     }
+}
+
+/// What a region is to be from now on.
+pub(crate) struct Reregistration<'a, P: Provider> {
+    /// The protection domain that it belongs to, which may be the one that it has belonged to.
+    pub(crate) pd: &'a Pd<P>,
+    /// What may be done with it, unless that stays: bits of `enum ib_access_flags`.
+    pub(crate) access: Option<u32>,
+    /// Its memory, of the calling process, unless that stays.
+    pub(crate) range: Option<UserRange>,
 }
 
 /// A range of registered memory, as a work request names it.
@@ -134,6 +159,13 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     /// The key to give to the peer.
     fn rkey(&self) -> u32;
 
+    /// Has it be another one under the same keys. On return nothing uses any more what it was, and
+    /// the rights and the memory that it had are gone. If this fails it is what it was.
+    ///
+    /// Process context, sleeps. Not called beside itself, nor beside what ends the registration. As
+    /// with [`register`](Self::register), the core has checked the access flags, if they are new.
+    fn reregister(&self, change: &Reregistration<'_, P>) -> Result;
+
     /// Has nothing else depend on it any more: it is about to be deregistered. `EBUSY` if something
     /// does already.
     fn retire(&self) -> Result;
@@ -168,15 +200,52 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
             return Err(eopnotsupp());
         }
         let region = UserRegion {
-            start,
-            length,
-            iova,
+            range: UserRange {
+                start,
+                length,
+                iova,
+            },
             access: access as u32,
         };
         P::Mr::register(pd, &region)
     };
     // SAFETY: The core passes a live protection domain.
     create(unsafe { Pd::<P>::from_raw(pd) }, register)
+}
+
+/// The operation `rereg_user_mr`.
+///
+/// The region stays the same object. What the core keeps of it, the core changes.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn rereg_user<P: Provider>(
+    mr: *mut b::ib_mr,
+    flags: c_int,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    pd: *mut b::ib_pd,
+    _udata: *mut b::ib_udata,
+) -> *mut b::ib_mr {
+    let has = |flag: c_uint| flags as c_uint & flag != 0;
+    let change = Reregistration {
+        // SAFETY: The core passes a live protection domain.
+        pd: unsafe { Pd::<P>::from_raw(pd) },
+        access: has(b::ib_mr_rereg_flags_IB_MR_REREG_ACCESS).then_some(access as u32),
+        range: has(b::ib_mr_rereg_flags_IB_MR_REREG_TRANS).then_some(UserRange {
+            start,
+            length,
+            iova,
+        }),
+    };
+    // SAFETY: The core passes a live region.
+    match unsafe { Mr::<P>::from_raw(mr) }.reregister(&change) {
+        Ok(()) => ptr::null_mut(),
+        Err(error) => error.to_ptr(),
+    }
 }
 
 /// The operation `get_dma_mr`.

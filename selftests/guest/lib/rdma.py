@@ -690,7 +690,8 @@ def refused(*errnos):
     """What is done inside must fail with one of these error numbers."""
     try:
         yield
-    except PyverbsRDMAError as error:
-        check(error.error_code in errnos, f"refused with {os.strerror(error.error_code)}, wanted {errnos}")
+    except (PyverbsRDMAError, OSError) as error:
+        number = error.errno if isinstance(error, OSError) else error.error_code
+        check(number in errnos, f"refused with {os.strerror(number)}, wanted {errnos}")
     else:
         raise AssertionError("accepted, though it must be refused")
