@@ -63,7 +63,7 @@ def quiet(*devices):
 
 def settled(device):
     """Wait until the network tells no more of the port's coming up, which it may do for a second."""
-    events(device, more=patient(1.5))
+    events(device, more=1.5)
 
 
 # Queue pairs.
