@@ -394,9 +394,11 @@ def poll_for(cq, count, seconds=SOON):
 def expect_none(cq, seconds=0.2):
     """Nothing (more) may complete."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while True:
         extra = [Completion.of(wc) for wc in cq.poll(16)[1]]
         check(not extra, "unexpected completions:", extra)
+        if time.monotonic() >= deadline:
+            return
         time.sleep(POLL_PAUSE)
 
 
