@@ -86,8 +86,11 @@ def marks_are_answered(fabric, ends, kind, operation):
     check_equal(counted["np_cnp_sent"], len(cnps), "np_cnp_sent")
     # A busy machine drops packets between the cable and the device.
     arrived = counted["rcvd_pkts"] - counted.get("rx_backlog_drops", 0)
-    check(0 < arrived <= len(marked), f"{arrived} of {len(marked)} have arrived")
-    check_equal(counted["np_ecn_marked_roce_packets"], arrived, "np_ecn_marked_roce_packets")
+    # What overtakes others on its way is answered by what is no data.
+    unmarked = sum(p.target == marked[0].target for p in packets) - len(marked)
+    least, most = arrived - unmarked, min(arrived, len(marked))
+    seen = counted["np_ecn_marked_roce_packets"]
+    check(0 < least <= seen <= most, f"np_ecn_marked_roce_packets: {seen}, of {least} to {most} that have arrived")
     check_equal(at_sender.moved()["rp_cnp_handled"], len(cnps), "rp_cnp_handled")
 
 
