@@ -342,7 +342,7 @@ def interrupted_ipv6(end):
     finally:
         end.run("ip", "link", "set", end.netdev, "mtu", before)
         end.run("ip", "addr", "add", address, "dev", end.netdev, "nodad")
-        shell("wait_for", "10", "have_gid", end.device, end.ip6)
+        shell("wait_for", "have_gid", end.device, end.ip6)
 
 
 def lost(fabric, ends):

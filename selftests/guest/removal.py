@@ -116,7 +116,7 @@ def removed(fabric, command):
     """A command takes the device of an end away, and returns while a process still has it open."""
     with used_meanwhile(fabric):
         took = timed(command)
-        shell("wait_for", "10", "no_device", fabric.a.device)
+        shell("wait_for", "no_device", fabric.a.device)
     return took
 
 

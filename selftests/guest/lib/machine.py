@@ -25,7 +25,7 @@ from dropper import Dropper
 from ktap import check, patient
 from pyverbs.addr import GID
 from pyverbs.wr import SGE
-from rdma import Device, RcQp, Region, gid_index
+from rdma import Device, RcQp, Region, eventually, gid_index
 
 DEVICE = "rdma0"
 NETDEV = "cable"
@@ -51,14 +51,6 @@ def run(*command, timeout=30):
     done = subprocess.run(command, capture_output=True, text=True, timeout=patient(timeout), check=False)
     check(done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}".strip())
     return done.stdout
-
-
-def eventually(condition, what, seconds=10):
-    """Wait until it is true."""
-    deadline = time.monotonic() + patient(seconds)
-    while not condition():
-        check(time.monotonic() < deadline, f"not after {seconds} s: {what}")
-        time.sleep(0.05)
 
 
 def listens(port):
