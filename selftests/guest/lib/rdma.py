@@ -363,20 +363,17 @@ class Completion(typing.NamedTuple):
         )
 
 
-def eventually(condition, what, seconds=SOON):
-    """Wait until it is true."""
-    deadline = time.monotonic() + patient(seconds)
-    while not condition():
-        check(time.monotonic() < deadline, f"not after {seconds} s: {what}")
-        time.sleep(0.01)
-
-
 def comes_true(condition, seconds=SOON):
     """Whether it becomes true in that time."""
     deadline = time.monotonic() + patient(seconds)
     while not (now := condition()) and time.monotonic() < deadline:
         time.sleep(0.01)
     return bool(now)
+
+
+def eventually(condition, what, seconds=SOON):
+    """Wait until it is true."""
+    check(comes_true(condition, seconds), f"not after {seconds} s: {what}")
 
 
 def poll_for(cq, count, seconds=SOON):
