@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 from ktap import check, check_equal, patient
-from rdma import SOON, STATUS, Fabric, RcAttr, RcQp, pair, poll_for, statuses
+from rdma import SOON, STATUS, Fabric, RcAttr, RcQp, on_one_processor, pair, poll_for, statuses
 from roce import NAMES, Bth, Path, reth
 
 # The names of rdma_rxe, in its order.
@@ -82,8 +82,8 @@ def names(a):
 def traffic(a, b):
     """Packets, bytes and messages of good traffic, and nothing bad."""
     messages = 20
-    # Without a timer nothing is sent again that is not lost, however slow the machine is.
-    with pair(a, b, timeout=0) as (qa, qb):
+    # Without a timer nothing is sent again that is neither lost nor overtaken, however slow the machine is.
+    with on_one_processor(), pair(a, b, timeout=0) as (qa, qb):
         source, target = a.region(4096), b.region(4096)
         at_a, at_b = Watch(a), Watch(b)
         for _ in range(messages):

@@ -29,7 +29,7 @@ from rdma import (
     UcQp,
     ack_timeout,
     eventually,
-    gid_index,
+    has_gid,
     pair,
     refused,
     shell,
@@ -257,15 +257,6 @@ def port_speed(fabric, a, _):
         shell("link_del", "speed0")
     finally:
         fabric.a.run("ip", "link", "del", tun)
-
-
-def has_gid(name, address):
-    """Whether a device has the GID of an address."""
-    try:
-        gid_index(name, address)
-    except AssertionError:
-        return False
-    return True
 
 
 def port_state(fabric, a, b):

@@ -180,6 +180,15 @@ def gid_index(device, address):
     raise AssertionError(f"{device} has no GID for {address}")
 
 
+def has_gid(device, address):
+    """Is an address in a device's GID table?"""
+    try:
+        gid_index(device, address)
+    except AssertionError:
+        return False
+    return True
+
+
 # Memory.
 
 
@@ -354,12 +363,17 @@ class Completion(typing.NamedTuple):
         )
 
 
+def comes_true(condition, seconds=SOON):
+    """Whether it becomes true in that time."""
+    deadline = time.monotonic() + patient(seconds)
+    while not (now := condition()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(now)
+
+
 def eventually(condition, what, seconds=SOON):
     """Wait until it is true."""
-    deadline = time.monotonic() + patient(seconds)
-    while not condition():
-        check(time.monotonic() < deadline, f"not after {seconds} s: {what}")
-        time.sleep(0.01)
+    check(comes_true(condition, seconds), f"not after {seconds} s: {what}")
 
 
 def poll_for(cq, count, seconds=SOON):
@@ -377,9 +391,11 @@ def poll_for(cq, count, seconds=SOON):
 def expect_none(cq, seconds=0.2):
     """Nothing (more) may complete."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while True:
         extra = [Completion.of(wc) for wc in cq.poll(16)[1]]
         check(not extra, "unexpected completions:", extra)
+        if time.monotonic() >= deadline:
+            return
         time.sleep(POLL_PAUSE)
 
 
@@ -683,14 +699,31 @@ def good(completions):
 
 
 @contextlib.contextmanager
+def on_one_processor():
+    """What this thread sends arrives in that order: each processor has a queue of packets that come in."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def in_order(kind):
+    """What the packets of such QPs need: of what overtakes a reliable connection makes good."""
+    return contextlib.nullcontext() if kind.TYPE == RcQp.TYPE else on_one_processor()
+
+
+@contextlib.contextmanager
 def pair(a, b, attr=RcAttr(), attr_b=None, kind=RcQp, **changes):
     """Two connected QPs, of two devices or twice of the same one."""
     attr = attr.with_(**changes)
     qa, qb = a.qp(kind, attr), b.qp(kind, attr_b or attr)
     try:
-        qa.connect(qb.peer)
-        qb.connect(qa.peer)
-        yield qa, qb
+        with in_order(kind):
+            qa.connect(qb.peer)
+            qb.connect(qa.peer)
+            yield qa, qb
     finally:
         qa.close()
         qb.close()
