@@ -3,6 +3,7 @@
 //! Memory that work requests and peers may use.
 
 use crate::kapi::{
+    dma_buf::BufferPart,
     errand::{
         Errand,
         Go, //
@@ -73,6 +74,8 @@ pub(crate) enum Memory {
     Paged(PagedUmem),
     /// All that a user process has, each byte called by its address; its pages come and go.
     Implicit(ImplicitUmem),
+    /// A part of a buffer that some driver has made.
+    Buffer(BufferPart),
     /// All of the kernel's, each byte called by its address.
     Direct(DirectMap),
 }
@@ -245,7 +248,7 @@ impl Mr {
         match &*self.memory {
             Memory::Paged(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
             Memory::Implicit(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
-            Memory::Pinned(_) | Memory::Direct(_) => Err(EINVAL),
+            Memory::Pinned(_) | Memory::Buffer(_) | Memory::Direct(_) => Err(EINVAL),
         }
     }
 
@@ -255,7 +258,7 @@ impl Mr {
         match &*self.memory {
             Memory::Paged(umem) => umem.send(errand),
             Memory::Implicit(umem) => umem.send(errand),
-            Memory::Pinned(_) | Memory::Direct(_) => return false,
+            Memory::Pinned(_) | Memory::Buffer(_) | Memory::Direct(_) => return false,
         }
         true
     }
@@ -277,7 +280,7 @@ impl Memory {
     pub(crate) fn is_paged(&self) -> bool {
         match self {
             Self::Paged(_) | Self::Implicit(_) => true,
-            Self::Pinned(_) | Self::Direct(_) => false,
+            Self::Pinned(_) | Self::Buffer(_) | Self::Direct(_) => false,
         }
     }
 
@@ -287,6 +290,7 @@ impl Memory {
             Self::Pinned(umem) => umem.is_writable(),
             Self::Paged(umem) => umem.is_writable(),
             Self::Implicit(umem) => umem.is_writable(),
+            Self::Buffer(part) => part.is_writable(),
             Self::Direct(_) => true,
         }
     }
@@ -295,7 +299,7 @@ impl Memory {
     pub(crate) fn is_persistent(&self) -> bool {
         match self {
             Self::Pinned(umem) => umem.is_persistent(),
-            Self::Paged(_) | Self::Implicit(_) | Self::Direct(_) => false,
+            Self::Paged(_) | Self::Implicit(_) | Self::Buffer(_) | Self::Direct(_) => false,
         }
     }
 
@@ -304,6 +308,7 @@ impl Memory {
         match self {
             Self::Pinned(umem) => umem.len() as u64,
             Self::Paged(umem) => umem.len() as u64,
+            Self::Buffer(part) => part.len() as u64,
             Self::Implicit(_) | Self::Direct(_) => u64::MAX,
         }
     }
@@ -324,7 +329,11 @@ impl Memory {
             Self::Implicit(umem) => umem
                 .chunks(usize::try_from(offset).ok()?, length, guard)
                 .map(Chunks::Implicit),
-            Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Direct),
+            Self::Buffer(part) => part
+                .chunk(usize::try_from(offset).ok()?, length)
+                .map(Some)
+                .map(Chunks::Whole),
+            Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Whole),
         }
     }
 }

@@ -9,6 +9,7 @@ mod callback;
 mod counted;
 pub(crate) mod crc;
 pub(crate) mod debugfs;
+pub(crate) mod dma_buf;
 pub(crate) mod errand;
 pub(crate) mod error;
 mod gfp;

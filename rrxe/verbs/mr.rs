@@ -26,6 +26,7 @@ use crate::{
         rdma::{
             self,
             Advice,
+            BufferRegion,
             Demand,
             Details,
             DirectMap,
@@ -93,6 +94,13 @@ impl rdma::MemoryRegion<Provider> for Registration {
         let access = Access::from_bits(region.access);
         let memory = of_user(pd, access, region.range)?;
         Self::new(pd, access, region.range.iova, memory)
+    }
+
+    fn register_buffer(pd: &rdma::Pd<Provider>, region: &BufferRegion) -> Result<Self> {
+        let access = Access::from_bits(region.access);
+        check(access, region.length, region.iova)?;
+        let memory = Arc::new(Memory::Buffer(region.map()?), GFP_KERNEL)?;
+        Self::new(pd, access, region.iova, memory)
     }
 
     fn direct(pd: &rdma::Pd<Provider>, map: DirectMap, access: u32) -> Result<Self> {
@@ -259,17 +267,20 @@ impl Registration {
     }
 }
 
-/// Memory of the calling process, for a region with the rights `access`. May sleep.
-fn of_user(pd: &rdma::Pd<Provider>, access: Access, range: UserRange) -> Result<Arc<Memory>> {
+/// Checks that there may be a region with the rights `access`, of `length` bytes of which the first is
+/// called `iova`.
+fn check(access: Access, length: u64, iova: u64) -> Result {
     if !RIGHTS.contains(access) {
         return Err(eopnotsupp());
     }
     // The last byte has an address as well.
-    range
-        .length
-        .checked_sub(1)
-        .and_then(|last| range.iova.checked_add(last))
-        .ok_or(EINVAL)?;
+    let last = length.checked_sub(1).ok_or(EINVAL)?;
+    iova.checked_add(last).map(drop).ok_or(EINVAL)
+}
+
+/// Memory of the calling process, for a region with the rights `access`. May sleep.
+fn of_user(pd: &rdma::Pd<Provider>, access: Access, range: UserRange) -> Result<Arc<Memory>> {
+    check(access, range.length, range.iova)?;
     let region = UserRegion {
         range,
         access: access.bits(),
@@ -309,6 +320,7 @@ fn kind(memory: &Memory) -> &'static CStr {
         Memory::Pinned(_) => c"pinned",
         Memory::Paged(_) => c"paged",
         Memory::Implicit(_) => c"implicit",
+        Memory::Buffer(_) => c"dma-buf",
         Memory::Direct(_) => c"direct",
     }
 }

@@ -101,6 +101,7 @@ pub(crate) use self::{
     mmap::Mappable,
     mr::{
         Advice,
+        BufferRegion,
         LocalRange,
         MemoryRegion,
         Reregistration,
