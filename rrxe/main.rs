@@ -16,6 +16,7 @@ module! {
     description: "Soft RDMA over Converged Ethernet v2 (RoCEv2) provider",
     license: "GPL",
     alias: ["rdma-link-rrxe"],
+    imports_ns: ["DMA_BUF"],
     params: {
         rxe_link_type: u8 {
             default: 0,

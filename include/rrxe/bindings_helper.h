@@ -10,6 +10,8 @@
 #include <linux/module.h>
 #include <linux/crc32.h>
 #include <linux/cred.h>
+#include <linux/dma-buf.h>
+#include <linux/fs.h>
 #include <linux/hmm.h>
 #include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
@@ -55,6 +57,8 @@ const gfp_t RUST_CONST_HELPER_RRXE_GFP_ATOMIC = GFP_ATOMIC;
 /* For what a process may ask for as much of as it likes: zeroed, charged, refused in silence. */
 const gfp_t RUST_CONST_HELPER_RRXE_GFP_USER_CHOICE = GFP_KERNEL_ACCOUNT | __GFP_ZERO |
 						     __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
+const u32 RUST_CONST_HELPER_RRXE_FMODE_READ = (__force u32)FMODE_READ;
+const u32 RUST_CONST_HELPER_RRXE_FMODE_WRITE = (__force u32)FMODE_WRITE;
 const size_t RUST_CONST_HELPER_RRXE_KMALLOC_MINALIGN = ARCH_KMALLOC_MINALIGN;
 
 #endif

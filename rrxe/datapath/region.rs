@@ -3,6 +3,7 @@
 //! Memory that work requests and peers may use.
 
 use crate::kapi::{
+    dma_buf::BufferPart,
     errand::{
         Errand,
         Go, //
@@ -52,13 +53,16 @@ impl PdId {
 }
 
 /// Memory that work requests and peers may use.
+///
+/// It does not change: a region that is registered anew is another one, in the same place of the
+/// table.
 pub(crate) struct Mr {
     key: Key,
     pd: PdId,
     access: Access,
     /// What the consumer and its peers call the first byte.
     iova: u64,
-    memory: Memory,
+    memory: Arc<Memory>,
     bonds: Arc<Windows>,
 }
 
@@ -70,6 +74,8 @@ pub(crate) enum Memory {
     Paged(PagedUmem),
     /// All that a user process has, each byte called by its address; its pages come and go.
     Implicit(ImplicitUmem),
+    /// A part of a buffer that some driver has made.
+    Buffer(BufferPart),
     /// All of the kernel's, each byte called by its address.
     Direct(DirectMap),
 }
@@ -122,7 +128,7 @@ impl Mr {
         pd: PdId,
         access: Access,
         iova: u64,
-        memory: Memory,
+        memory: Arc<Memory>,
     ) -> Result<Self> {
         Ok(Self {
             key,
@@ -134,18 +140,13 @@ impl Mr {
         })
     }
 
-    /// The key it is found by.
-    pub(crate) fn key(&self) -> Key {
-        self.key
-    }
-
     /// Whether it is the one that an object of the protection domain `pd` names by `key`.
     pub(super) fn is_named(&self, key: Key, pd: PdId) -> bool {
         self.key == key && self.pd == pd
     }
 
     /// What stands behind it.
-    pub(crate) fn memory(&self) -> &Memory {
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
@@ -244,20 +245,20 @@ impl Mr {
             .checked_sub(self.iova)
             .and_then(|offset| usize::try_from(offset).ok())
             .ok_or(EFAULT)?;
-        match &self.memory {
+        match &*self.memory {
             Memory::Paged(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
             Memory::Implicit(umem) => umem.page_in_all::<R>(offset, length as usize, demand),
-            Memory::Pinned(_) | Memory::Direct(_) => Err(EINVAL),
+            Memory::Pinned(_) | Memory::Buffer(_) | Memory::Direct(_) => Err(EINVAL),
         }
     }
 
     /// Goes on `errand`, which is to [supply](Self::supply) pages; tells whether they come and go here.
     /// Any context.
     pub(super) fn page_in_by<T: Go>(&self, errand: &Arc<Errand<T>>) -> bool {
-        match &self.memory {
+        match &*self.memory {
             Memory::Paged(umem) => umem.send(errand),
             Memory::Implicit(umem) => umem.send(errand),
-            Memory::Pinned(_) | Memory::Direct(_) => return false,
+            Memory::Pinned(_) | Memory::Buffer(_) | Memory::Direct(_) => return false,
         }
         true
     }
@@ -266,7 +267,7 @@ impl Mr {
     ///
     /// Fails if there is no such page. If this is another region nothing is done.
     pub(super) fn supply(&self, key: Key, page: MissingPage) -> Result {
-        match &self.memory {
+        match &*self.memory {
             Memory::Paged(umem) if self.key == key => umem.supply(page),
             Memory::Implicit(umem) if self.key == key => umem.supply(page),
             _ => Ok(()),
@@ -275,11 +276,30 @@ impl Mr {
 }
 
 impl Memory {
+    /// Whether its pages come and go.
+    pub(crate) fn is_paged(&self) -> bool {
+        match self {
+            Self::Paged(_) | Self::Implicit(_) => true,
+            Self::Pinned(_) | Self::Buffer(_) | Self::Direct(_) => false,
+        }
+    }
+
+    /// Whether it may be written to, by whoever has the right.
+    pub(crate) fn is_writable(&self) -> bool {
+        match self {
+            Self::Pinned(umem) => umem.is_writable(),
+            Self::Paged(umem) => umem.is_writable(),
+            Self::Implicit(umem) => umem.is_writable(),
+            Self::Buffer(part) => part.is_writable(),
+            Self::Direct(_) => true,
+        }
+    }
+
     /// Whether it outlives a loss of power. Of pages that come and go nobody knows.
     pub(crate) fn is_persistent(&self) -> bool {
         match self {
             Self::Pinned(umem) => umem.is_persistent(),
-            Self::Paged(_) | Self::Implicit(_) | Self::Direct(_) => false,
+            Self::Paged(_) | Self::Implicit(_) | Self::Buffer(_) | Self::Direct(_) => false,
         }
     }
 
@@ -288,6 +308,7 @@ impl Memory {
         match self {
             Self::Pinned(umem) => umem.len() as u64,
             Self::Paged(umem) => umem.len() as u64,
+            Self::Buffer(part) => part.len() as u64,
             Self::Implicit(_) | Self::Direct(_) => u64::MAX,
         }
     }
@@ -308,7 +329,11 @@ impl Memory {
             Self::Implicit(umem) => umem
                 .chunks(usize::try_from(offset).ok()?, length, guard)
                 .map(Chunks::Implicit),
-            Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Direct),
+            Self::Buffer(part) => part
+                .chunk(usize::try_from(offset).ok()?, length)
+                .map(Some)
+                .map(Chunks::Whole),
+            Self::Direct(map) => map.chunk(offset, length).map(Some).map(Chunks::Whole),
         }
     }
 }

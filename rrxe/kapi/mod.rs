@@ -10,6 +10,7 @@ mod charge;
 mod counted;
 pub(crate) mod crc;
 pub(crate) mod debugfs;
+pub(crate) mod dma_buf;
 pub(crate) mod errand;
 pub(crate) mod error;
 mod gfp;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900
+# vm: TMO=1200
 """Memory that is paged on demand: nothing is pinned, and the process may do with it what it likes."""
 
 import contextlib
@@ -23,7 +23,7 @@ import ktap
 import pyverbs.libibverbs_enums as e
 import workload
 from ktap import check, check_equal
-from machine import eventually
+from mapping import PAGE, Mapped, libc
 from pyverbs.mr import MR
 from rdma import (
     ACCESS,
@@ -36,13 +36,12 @@ from rdma import (
     Region,
     Remote,
     UcQp,
-    ack_timeout,
+    eventually,
     pair,
     poll_for,
     refused,
 )
 
-PAGE = mmap.PAGESIZE
 PAGED = ALL_ACCESS | ACCESS.ON_DEMAND
 READ, WRITE, NO_FAULT = (
     e._IBV_ADVISE_MR_ADVICE_PREFETCH,
@@ -53,7 +52,6 @@ SUPPORT_IMPLICIT = int(e.ibv_odp_general_caps.IBV_ODP_SUPPORT_IMPLICIT)
 FLUSH = int(e._IBV_ADVISE_MR_FLAG_FLUSH)
 SENDS = ("send", "send_imm", "write", "write_imm")
 
-libc = ctypes.CDLL(None, use_errno=True)
 USERFAULTFD, MEMFD_SECRET = 323, 447
 UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 0xC018AA3F, 0xC020AA00, 0xC020AA04
 
@@ -76,34 +74,10 @@ class WholeDevice(Device):
         return region
 
 
-class Mapping(Region):
-    """Registered memory that was mapped for it, and that can be unmapped and mapped again."""
+class Mapping(Mapped):
+    """Mapped memory that is paged on demand."""
 
-    whole = False
-
-    def __init__(self, device, pages, access=PAGED, fd=-1):
-        self.length = pages * PAGE
-        flags = mmap.MAP_SHARED if fd >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
-        self.memory = mmap.mmap(fd, self.length, flags)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        self.mr = MR(device.pd, self.length, access, self.address, self.whole)
-
-    def forget(self):
-        """Have the contents of all pages dropped."""
-        self.memory.madvise(mmap.MADV_DONTNEED)
-
-    def unmap(self, page, count=1):
-        """Take pages out of the address space."""
-        start, length = ctypes.c_void_p(self.address + page * PAGE), ctypes.c_size_t(count * PAGE)
-        check(libc.munmap(start, length) == 0, "munmap")
-
-    def map_again(self, page):
-        """Put a fresh page there."""
-        address = self.address + page * PAGE
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x10  # MAP_FIXED
-        libc.mmap.restype = ctypes.c_void_p
-        got = libc.mmap(ctypes.c_void_p(address), PAGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-        check(got == address, "mmap at a fixed address")
+    access = PAGED
 
 
 class WholeMapping(Mapping):
@@ -129,7 +103,7 @@ def fail(poster, cq, status):
 
 def all_operations(a, b, kind, kinds, **options):
     """Every operation, with all memory of both sides paged on demand."""
-    with pair(a, b, kind=kind, timeout=ack_timeout(15)) as (qa, qb):
+    with pair(a, b, kind=kind) as (qa, qb):
         workload.exercise(qa, qb, kinds=kinds, **options)
 
 
@@ -149,7 +123,7 @@ def forking(a, b):
     thread = threading.Thread(target=fork)
     thread.start()
     try:
-        with pair(a, b, timeout=ack_timeout(15)) as (qa, qb):
+        with pair(a, b) as (qa, qb):
             workload.exercise(qa, qb)
     finally:
         stop.set()
@@ -397,16 +371,16 @@ def far_and_wide(a, b):
             for slot, number in enumerate(batch):
                 source.set_word(number, 8 * slot)
                 qa.write([source.sge(8 * slot, 8)], target.at(number * stretch - 8))
-            qa.sent(len(batch), 60)
+            qa.sent(len(batch))
         check(unreclaimable() - before > 32 << 20, "the kernel needs no memory for that?")
         for batch in batches:
             for slot, number in enumerate(batch):
                 qa.read([source.sge(8 * slot, 8)], target.at(number * stretch - 8))
-            qa.sent(len(batch), 60)
+            qa.sent(len(batch))
             words = [source.word(8 * slot) for slot in range(len(batch))]
             check_equal(words, list(batch), "the words at the ends of stretches")
         target.unmap(0, count * stretch // PAGE)
-        eventually(lambda: unreclaimable() - before < 16 << 20, "the memory that the kernel needed comes back", 60)
+        eventually(lambda: unreclaimable() - before < 16 << 20, "the memory that the kernel needed comes back")
         fail(lambda: qa.read([source.sge(0, 8)], target.at(stretch)), qa.send_cq, STATUS.REM_ACCESS_ERR)
 
 
@@ -465,22 +439,19 @@ def main():
         # One packet at a time: what goes on by another processor, when its page has come, may overtake.
         alone = {"sizes": (0, 8, 100, 1000), "window": 1}
         suite.add("all operations of UC", all_operations, a, b, UcQp, SENDS, rxe_differs="has no UC paging", **alone)
-        suite.add("a process that forks", forking, a, b, limit=120)
-        suite.add(
-            "memory that many miss at once", failed_together, a, b,
-            limit=120, rxe_differs="tries again until the peer gives up",
-        )
+        suite.add("a process that forks", forking, a, b)
+        suite.add("memory that many miss at once", failed_together, a, b, rxe_differs="tries again until the peer gives up")
         for name, func, differs in TESTS:
             suite.add(name, func, a, b, rxe_differs=differs)
         whole = [stack.enter_context(WholeDevice(end.device, end.ip4)) for end in ends]
         suite.add("all operations of RC on a whole address space", all_operations, *whole, RcQp, workload.KINDS, **LACKS)
-        suite.add("a process that forks, registered as a whole", forking, *whole, limit=120, **LACKS)
+        suite.add("a process that forks, registered as a whole", forking, *whole, **LACKS)
         for name, func in WHOLE_TESTS:
             suite.add(f"whole address space: {name}", func, a, b, WholeMapping, **LACKS)
         suite.add("whole address space: offered", offers_all, a, b, **LACKS)
         suite.add("whole address space: nowhere", nowhere, a, b, **LACKS)
         suite.add("whole address space: across stretches", across_stretches, a, b, **LACKS)
-        suite.add("whole address space: far and wide", far_and_wide, a, b, limit=300, **LACKS)
+        suite.add("whole address space: far and wide", far_and_wide, a, b, **LACKS)
         suite.run()
 
 

@@ -98,6 +98,11 @@ rust_helper_ib_umem_get_va(struct ib_device *device, unsigned long addr,
 	return ib_umem_get_va(device, addr, size, access);
 }
 
+__rust_helper bool rust_helper_ib_access_writable(int access_flags)
+{
+	return ib_access_writable(access_flags);
+}
+
 __rust_helper void *rust_helper_sg_virt(struct scatterlist *sg)
 {
 	return sg_virt(sg);

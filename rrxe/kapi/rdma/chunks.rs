@@ -26,8 +26,8 @@ pub(crate) enum Chunks<'a, R = ReadOnly> {
     Paged(PagedChunks<'a, PagedUmem, R>),
     /// Of all that a user process has, as far as its pages are there.
     Implicit(PagedChunks<'a, ImplicitUmem, R>),
-    /// Of the kernel, in one piece.
-    Direct(Option<Chunk<'a, R>>),
+    /// In one piece.
+    Whole(Option<Chunk<'a, R>>),
     /// Of the kernel, page by page.
     Listed(PageChunks<'a, R>),
 }
@@ -40,7 +40,7 @@ impl<'a, R: Rights> Iterator for Chunks<'a, R> {
             Self::Pinned(chunks) => chunks.next().map(Ok),
             Self::Paged(chunks) => chunks.next(),
             Self::Implicit(chunks) => chunks.next(),
-            Self::Direct(chunk) => chunk.take().map(Ok),
+            Self::Whole(chunk) => chunk.take().map(Ok),
             Self::Listed(chunks) => chunks.next().map(Ok),
         }
     }

@@ -103,6 +103,11 @@ impl ImplicitUmem {
         })
     }
 
+    /// Whether it was registered to be written to. If not, there is no writing to it.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.stretches.root.is_writable()
+    }
+
     /// Returns `length` bytes at the address `offset`, as far as they are there. Any context.
     ///
     /// `None` if a process cannot have as many there, or if they are to be written to and may not be.
@@ -112,9 +117,8 @@ impl ImplicitUmem {
         length: usize,
         guard: &'a rcu::Guard,
     ) -> Option<PagedChunks<'a, Self, R>> {
-        let root = &self.stretches.root;
         let end = offset.checked_add(length)?;
-        if end > root.end() || R::WRITE && !root.is_writable() {
+        if end > self.stretches.root.end() || R::WRITE && !self.is_writable() {
             return None;
         }
         Some(PagedChunks::new(self, offset..end, guard))
@@ -319,7 +323,7 @@ impl Root {
         unsafe { b::helpers::mm_task_size(self.mm.as_raw().cast()) }
     }
 
-    /// Whether the process lets it be written to.
+    /// Whether it was made to be written to.
     fn is_writable(&self) -> bool {
         // SAFETY: Valid by the type invariant, and never changed.
         unsafe { self.umem.as_ref() }.umem.writable() != 0

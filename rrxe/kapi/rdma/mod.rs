@@ -101,8 +101,11 @@ pub(crate) use self::{
     mmap::Mappable,
     mr::{
         Advice,
+        BufferRegion,
         LocalRange,
         MemoryRegion,
+        Reregistration,
+        UserRange,
         UserRegion, //
     },
     mw::{

@@ -17,24 +17,38 @@ use super::{
 };
 use crate::kapi::{
     bindings as b,
+    dma_buf::{
+        BufferPart,
+        Purpose, //
+    },
     error::eopnotsupp,
     process, //
 };
-use core::mem::MaybeUninit;
+use core::{
+    mem::MaybeUninit,
+    ptr, //
+};
 use kernel::{
     error::from_result,
     prelude::*, //
 };
 
-/// A range of a user process' memory that is to be registered.
+/// A range of a user process' memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UserRegion {
+pub(crate) struct UserRange {
     /// Where it starts in the process' address space.
     pub(crate) start: u64,
     /// Bytes.
     pub(crate) length: u64,
     /// What the device and the peer call its first byte.
     pub(crate) iova: u64,
+}
+
+/// Memory of a user process that is to be registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserRegion {
+    /// Where it is.
+    pub(crate) range: UserRange,
     /// What may be done with it: bits of `enum ib_access_flags`.
     pub(crate) access: u32,
 }
@@ -47,7 +61,12 @@ impl UserRegion {
 
     /// Whether it is all that the calling process has, each byte called by its address.
     pub(crate) fn is_whole(&self) -> bool {
-        self.start == 0 && self.length == u64::MAX && self.iova == 0
+        let UserRange {
+            start,
+            length,
+            iova,
+        } = self.range;
+        (start, length, iova) == (0, u64::MAX, 0)
     }
 
     /// Has the pages of all that the calling process has come when they are needed. May sleep.
@@ -59,6 +78,44 @@ impl UserRegion {
     pub(crate) fn page<P: Provider>(&self, pd: &Pd<P>) -> Result<PagedUmem> {
         PagedUmem::new(pd.device(), self)
     }
+}
+
+/// A part of a buffer that some driver has made ("DMA-BUF"), which is to be registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BufferRegion {
+    /// A descriptor of the calling process for the buffer.
+    pub(crate) fd: c_int,
+    /// Where the part starts in the buffer.
+    pub(crate) offset: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// What the device and the peer call its first byte.
+    pub(crate) iova: u64,
+    /// What may be done with it: bits of `enum ib_access_flags`.
+    pub(crate) access: u32,
+}
+
+impl BufferRegion {
+    /// Maps the part. May sleep. Errors as [`BufferPart::map`].
+    pub(crate) fn map(&self) -> Result<BufferPart> {
+        // SAFETY: Only looks at the flags.
+        let purpose = match unsafe { b::helpers::ib_access_writable(self.access as c_int) } {
+            true => Purpose::Write,
+            false => Purpose::Read,
+        };
+        let offset = usize::try_from(self.offset)?;
+        BufferPart::map(self.fd, offset, usize::try_from(self.length)?, purpose)
+    }
+}
+
+/// What a region is to be from now on.
+pub(crate) struct Reregistration<'a, P: Provider> {
+    /// The protection domain that it belongs to, which may be the one that it has belonged to.
+    pub(crate) pd: &'a Pd<P>,
+    /// What may be done with it, unless that stays: bits of `enum ib_access_flags`.
+    pub(crate) access: Option<u32>,
+    /// Its memory, of the calling process, unless that stays.
+    pub(crate) range: Option<UserRange>,
 }
 
 /// A range of registered memory, as a work request names it.
@@ -104,6 +161,13 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
     /// ones, and that remote write or atomic access comes with local write access.
     fn register(pd: &Pd<P>, region: &UserRegion) -> Result<Self>;
 
+    /// Registers a part of a buffer that some driver has made.
+    ///
+    /// Process context, may sleep. The core has checked the access flags as for
+    /// [`register`](Self::register), and that they are none but local write, remote access and
+    /// relaxed ordering.
+    fn register_buffer(pd: &Pd<P>, region: &BufferRegion) -> Result<Self>;
+
     /// Makes all memory that the kernel maps directly a region, whose first byte has the address
     /// zero. `access` is bits of `enum ib_access_flags`.
     ///
@@ -133,6 +197,13 @@ pub(crate) trait MemoryRegion<P: Provider<Mr = Self>>: Sized + Send + Sync {
 
     /// The key to give to the peer.
     fn rkey(&self) -> u32;
+
+    /// Has it be another one under the same keys. On return nothing uses any more what it was, and
+    /// the rights and the memory that it had are gone. If this fails it is what it was.
+    ///
+    /// Process context, sleeps. Not called beside itself, nor beside what ends the registration. As
+    /// with [`register`](Self::register), the core has checked the access flags, if they are new.
+    fn reregister(&self, change: &Reregistration<'_, P>) -> Result;
 
     /// Has nothing else depend on it any more: it is about to be deregistered. `EBUSY` if something
     /// does already.
@@ -168,15 +239,84 @@ pub(super) unsafe extern "C" fn reg_user<P: Provider>(
             return Err(eopnotsupp());
         }
         let region = UserRegion {
-            start,
-            length,
-            iova,
+            range: UserRange {
+                start,
+                length,
+                iova,
+            },
             access: access as u32,
         };
         P::Mr::register(pd, &region)
     };
     // SAFETY: The core passes a live protection domain.
-    create(unsafe { Pd::<P>::from_raw(pd) }, register)
+    create(unsafe { Pd::<P>::from_raw(pd) }, (iova, length), register)
+}
+
+/// The operation `reg_user_mr_dmabuf`.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn reg_buffer<P: Provider>(
+    pd: *mut b::ib_pd,
+    offset: u64,
+    length: u64,
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+    dmah: *mut b::ib_dmah,
+    _attrs: *mut b::uverbs_attr_bundle,
+) -> *mut b::ib_mr {
+    let register = |pd: &Pd<P>| {
+        if !dmah.is_null() {
+            return Err(eopnotsupp());
+        }
+        let region = BufferRegion {
+            fd,
+            offset,
+            length,
+            iova,
+            access: access as u32,
+        };
+        P::Mr::register_buffer(pd, &region)
+    };
+    // SAFETY: The core passes a live protection domain.
+    create(unsafe { Pd::<P>::from_raw(pd) }, (iova, length), register)
+}
+
+/// The operation `rereg_user_mr`.
+///
+/// The region stays the same object. What the core keeps of it, the core changes.
+///
+/// # Safety
+///
+/// To be called by the RDMA core, as [`ops`](super::ops) says.
+pub(super) unsafe extern "C" fn rereg_user<P: Provider>(
+    mr: *mut b::ib_mr,
+    flags: c_int,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: c_int,
+    pd: *mut b::ib_pd,
+    _udata: *mut b::ib_udata,
+) -> *mut b::ib_mr {
+    let has = |flag: c_uint| flags as c_uint & flag != 0;
+    let change = Reregistration {
+        // SAFETY: The core passes a live protection domain.
+        pd: unsafe { Pd::<P>::from_raw(pd) },
+        access: has(b::ib_mr_rereg_flags_IB_MR_REREG_ACCESS).then_some(access as u32),
+        range: has(b::ib_mr_rereg_flags_IB_MR_REREG_TRANS).then_some(UserRange {
+            start,
+            length,
+            iova,
+        }),
+    };
+    // SAFETY: The core passes a live region.
+    match unsafe { Mr::<P>::from_raw(mr) }.reregister(&change) {
+        Ok(()) => ptr::null_mut(),
+        Err(error) => error.to_ptr(),
+    }
 }
 
 /// The operation `get_dma_mr`.
@@ -192,7 +332,7 @@ pub(super) unsafe extern "C" fn get_dma<P: Provider>(
     // protection domain.
     let map = unsafe { DirectMap::new() };
     // SAFETY: The core passes a live protection domain.
-    create(unsafe { Pd::<P>::from_raw(pd) }, |pd| {
+    create(unsafe { Pd::<P>::from_raw(pd) }, (0, 0), |pd| {
         P::Mr::direct(pd, map, access as u32)
     })
 }
@@ -208,10 +348,14 @@ pub(super) unsafe extern "C" fn alloc<P: Provider>(
     max_pages: u32,
 ) -> *mut b::ib_mr {
     // SAFETY: The core passes a live protection domain.
-    create(unsafe { Pd::<P>::from_raw(pd) }, |pd| match mr_type {
-        b::ib_mr_type_IB_MR_TYPE_MEM_REG => P::Mr::fast(pd, max_pages),
-        _ => Err(eopnotsupp()),
-    })
+    create(
+        unsafe { Pd::<P>::from_raw(pd) },
+        (0, 0),
+        |pd| match mr_type {
+            b::ib_mr_type_IB_MR_TYPE_MEM_REG => P::Mr::fast(pd, max_pages),
+            _ => Err(eopnotsupp()),
+        },
+    )
 }
 
 /// The operation `map_mr_sg`.
@@ -234,8 +378,13 @@ pub(super) unsafe extern "C" fn map_sg<P: Provider>(
     })
 }
 
-/// Makes the object of a region: has `make` make the driver's value.
-fn create<P: Provider>(pd: &Pd<P>, make: impl FnOnce(&Pd<P>) -> Result<P::Mr>) -> *mut b::ib_mr {
+/// Makes the object of a region: has `make` make the driver's value. If it is a process', the core tells
+/// that what its first byte is called and how long it is, and sets that itself for some commands only.
+fn create<P: Provider>(
+    pd: &Pd<P>,
+    (iova, length): (u64, u64),
+    make: impl FnOnce(&Pd<P>) -> Result<P::Mr>,
+) -> *mut b::ib_mr {
     let create = || {
         let memory = KBox::<Mr<P>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
         let data = make(pd)?;
@@ -245,6 +394,8 @@ fn create<P: Provider>(pd: &Pd<P>, make: impl FnOnce(&Pd<P>) -> Result<P::Mr>) -
         raw.device = pd.device().as_raw();
         raw.lkey = data.lkey();
         raw.rkey = data.rkey();
+        raw.iova = iova;
+        raw.length = length;
         // SAFETY: The memory is that of a `Mr<P>`, and this is the create operation.
         unsafe { Mr::<P>::init(mr, data, ()) };
         Ok(mr)

@@ -129,6 +129,8 @@ impl<P: Provider> Table<P> {
         alloc_mr: Some(mr::alloc::<P>),
         map_mr_sg: Some(mr::map_sg::<P>),
         reg_user_mr: Some(mr::reg_user::<P>),
+        reg_user_mr_dmabuf: Some(mr::reg_buffer::<P>),
+        rereg_user_mr: Some(mr::rereg_user::<P>),
         dereg_mr: Some(mr::dereg::<P>),
         advise_mr: Some(mr::advise::<P>),
 

@@ -146,8 +146,8 @@ impl PagedUmem {
     /// May sleep. `EOVERFLOW` or `EINVAL` if there is no such range, `ENOMEM` when out of memory.
     pub(super) fn new(device: &IbDevice, region: &UserRegion) -> Result<Self> {
         let (start, len) = (
-            usize::try_from(region.start)?,
-            usize::try_from(region.length)?,
+            usize::try_from(region.range.start)?,
+            usize::try_from(region.range.length)?,
         );
         // SAFETY: The device is alive; the core checks the range. The operations are static.
         let umem = unsafe {
@@ -247,8 +247,8 @@ impl PagedUmem {
         self.pages.table.is_empty()
     }
 
-    /// Whether the process lets it be written to.
-    fn is_writable(&self) -> bool {
+    /// Whether it was registered to be written to. If not, there is no writing to it.
+    pub(crate) fn is_writable(&self) -> bool {
         // SAFETY: Valid by the type invariant, and never changed.
         unsafe { self.umem.as_ref() }.umem.writable() != 0
     }

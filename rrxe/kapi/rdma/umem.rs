@@ -96,6 +96,11 @@ impl Umem {
         self.pages.len()
     }
 
+    /// Whether it was pinned to be written to. If not, there is no writing to it.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.pages.are_writable()
+    }
+
     /// Whether all of it outlives a loss of power.
     pub(crate) fn is_persistent(&self) -> bool {
         let mut begin = 0;
@@ -117,7 +122,7 @@ impl Umem {
         length: usize,
     ) -> Option<PinnedChunks<'_, R>> {
         let end = offset.checked_add(length)?;
-        if end > self.len() || R::WRITE && !self.pages.are_writable() {
+        if end > self.len() || R::WRITE && !self.is_writable() {
             return None;
         }
         let index = self.extents.partition_point(|extent| extent.end <= offset);
@@ -202,8 +207,8 @@ impl Pages {
         let umem = unsafe {
             b::helpers::ib_umem_get_va(
                 device.as_raw(),
-                usize::try_from(region.start)?,
-                usize::try_from(region.length)?,
+                usize::try_from(region.range.start)?,
+                usize::try_from(region.range.length)?,
                 region.access as c_int,
             )
         };

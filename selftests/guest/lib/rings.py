@@ -7,10 +7,10 @@ the slots follow.  See rdma_user_rxe.h of the kernel for the layouts.
 
 import ctypes
 import dataclasses
-import os
 import re
 import struct
 
+import uverbs
 from ktap import check
 from rdma import SEND, RcAttr, RcQp
 
@@ -157,12 +157,8 @@ class RingedQp(RcQp):
 
     def command(self, number, body, response_size=4):
         """Give the kernel a command of the write interface; returns 0 or the error number."""
-        response = ctypes.create_string_buffer(response_size)
-        words = (8 + 8 + len(body)) // 4
-        head = struct.pack("<IHHQ", number, words, response_size // 4, ctypes.addressof(response))
-        command = head + body
         try:
-            os.write(self.device.ctx.cmd_fd, command)
+            uverbs.command(self.device.ctx, number, body, response_size)
         except OSError as error:
             return error.errno
         return 0
