@@ -37,16 +37,32 @@ patiently() {
 	return "$status"
 }
 
+# Run a command up to five times until it succeeds, later and later: what it needs from the network may
+# come back.  A function does not stop at its first failure here.  usage: persistently COMMAND...
+persistently() {
+	local pause
+	for pause in 5 15 45 90; do
+		! "$@" || return 0
+		say "failed, and tried again in $pause s: $*"
+		sleep "$pause"
+	done
+	"$@"
+}
+
 need_root() {
 	[[ $EUID -eq 0 ]] || die "this step needs root (chroot and mounts): run it with sudo -E"
 }
 
+apt_on_host() { env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 "$@" >/dev/null; }
+
+install_now() { apt_on_host install --no-install-recommends "$1"; }
+install_newest() { apt_on_host update && install_now "$1"; }
+
 install_on_host() {
-	local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$1")
 	command -v apt-get >/dev/null || die "$1 is missing, and this is no Debian host: install it"
 	need_root
 	say "installing $1 on this machine"
-	"${install[@]}" >/dev/null 2>&1 || { apt-get -qq update && "${install[@]}" >/dev/null; }
+	install_now "$1" 2>/dev/null || persistently install_newest "$1"
 }
 
 # usage: need_tool COMMAND PACKAGE

@@ -15,7 +15,7 @@
 [[ -d $CHROOT/usr ]] || die "no chroot yet: run scripts/setup.sh"
 need_root
 
-pass="http_proxy https_proxy no_proxy TERM V RUST_BACKTRACE PROPTEST_CASES RRXE_CACHE RRXE_SUITE RRXE_KERNEL KERNEL ${RRXE_ENV:-}"
+pass="http_proxy https_proxy no_proxy TERM V RUST_BACKTRACE PROPTEST_CASES PROPTEST_RNG_SEED RRXE_CACHE RRXE_SUITE RRXE_KERNEL KERNEL ${RRXE_ENV:-}"
 # Fixed build user and host keep this machine's names out of the objects.
 env=(HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 	KBUILD_BUILD_USER=rrxe KBUILD_BUILD_HOST=rrxe)

@@ -97,7 +97,8 @@ cargo_in() {
 cargo_test() {
 	local profile=()
 	grep -q '^\[profile.release\]' "$1/Cargo.toml" && profile=(--release)
-	RRXE_SCENARIOS=${RRXE_SCENARIOS:-20000} cargo_in "$1" test --no-fail-fast "${profile[@]}"
+	RRXE_SCENARIOS=${RRXE_SCENARIOS:-20000} PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1} \
+		cargo_in "$1" test --no-fail-fast "${profile[@]}"
 }
 
 build_module() { "$HERE/build-module.sh"; }

@@ -27,7 +27,7 @@ is_complete() {
 apt_archives() { apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' | awk '!seen[$0]++'; }
 
 # The first archive of this machine's apt sources that serves the suite.
-find_mirror() {
+look_for_mirror() {
 	local uri probe
 	probe=$(mktemp)
 	while read -r uri; do
@@ -39,13 +39,19 @@ find_mirror() {
 		fi
 	done < <(apt_archives)
 	rm -f "$probe"
-	die "no apt source of this machine serves Debian $RRXE_SUITE: set RRXE_MIRROR to an archive that does"
+	return 1
+}
+
+find_mirror() {
+	persistently look_for_mirror ||
+		die "no apt source of this machine serves Debian $RRXE_SUITE: set RRXE_MIRROR to an archive that does"
 }
 
 # This machine's proxy, certificate and validity settings, for apt in the chroot.
 apt_settings() {
 	apt-config dump Acquire | grep -vE "^$UNWANTED" | grep -v '^Acquire ""' || true
 	echo 'Acquire::Check-Valid-Until "false";'
+	echo 'Acquire::Retries "5";'
 	echo 'Acquire::Languages "none";'
 	echo 'APT::Install-Recommends "false";'
 }
@@ -63,10 +69,18 @@ bootstrap() {
 	keyring=$(find_keyring)
 	mirror=${RRXE_MIRROR:-$(find_mirror)}
 	say "bootstrapping Debian $RRXE_SUITE into $CHROOT"
-	rm -rf --one-file-system "$new"
 	settings=$(mktemp)
 	apt_settings > "$settings"
-	patiently bootstrapping mmdebstrap --mode=root --variant=apt --quiet \
+	persistently make_root
+	rm -f "$settings"
+	mv "$new" "$CHROOT"
+	say "bootstrapped"
+}
+
+# For bootstrap, which has the variables.
+make_root() {
+	rm -rf --one-file-system "$new" &&
+		patiently bootstrapping mmdebstrap --mode=root --variant=apt --quiet \
 		--aptopt="$settings" \
 		--keyring="$keyring" \
 		--dpkgopt='force-unsafe-io' \
@@ -77,9 +91,6 @@ bootstrap() {
 		--dpkgopt='path-include=/usr/share/doc/rdma-core/*' \
 		--include="$(wanted_packages | paste -sd,)" \
 		"$RRXE_SUITE" "$new" "$mirror"
-	rm -f "$settings"
-	mv "$new" "$CHROOT"
-	say "bootstrapped"
 }
 
 # Let apt inside the chroot find the network as it is found outside: name service,
@@ -119,7 +130,7 @@ install_kernel() {
 		"$HERE/in-chroot.sh" apt-cache show "$p" >/dev/null 2>&1 && wanted+=("$p")
 	done
 	[[ " ${wanted[*]} " == *" linux-binary-"* ]] || wanted+=("linux-image-$release")
-	apt_in_chroot install --no-install-recommends "${wanted[@]}"
+	persistently apt_in_chroot install --no-install-recommends "${wanted[@]}"
 	echo "$release" > "$CHROOT/.rrxe-kernel"
 }
 
@@ -143,9 +154,9 @@ complete() {
 	say "completing the packages"
 	"$HERE/in-chroot.sh" dpkg --configure -a
 	share_network
-	apt_in_chroot update
+	persistently apt_in_chroot update --error-on=any
 	# shellcheck disable=SC2046
-	apt_in_chroot install --no-install-recommends $(wanted_packages)
+	persistently apt_in_chroot install --no-install-recommends $(wanted_packages)
 	install_kernel
 	configure_cargo
 	rm -f "$CHROOT"/var/cache/apt/archives/*.deb

@@ -57,8 +57,8 @@ release=$(kernel_release)
 guest=$(guest_dir)
 MODULE=${MODULE:-$RRXE_TREE/build/$(kernel_release)/rrxe.ko}
 PATIENCE=${PATIENCE:-1}
-TMO=$((${TMO:-300} * PATIENCE))
-BOOT_TMO=$((${BOOT_TMO:-120} * PATIENCE))
+TMO=$((${TMO:-900} * PATIENCE))
+BOOT_TMO=$((${BOOT_TMO:-300} * PATIENCE))
 MEM=${MEM:-2048}
 SMP=${SMP:-2}
 ACCEL=${ACCEL:-$("$HERE/vm-accel.sh")}
@@ -76,8 +76,8 @@ results() {
 	result=$(mktemp -d "$RRXE_TREE/build/vm/$name-$(date +%H%M%S)-XXXX")
 	chmod 755 "$result"
 	mkdir "$result/out"
-	# Keep the newest ones only.
-	find "$RRXE_TREE/build/vm" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +60 | cut -d' ' -f2- | xargs -r rm -rf
+	# Keep the newest ones only.  Another run may be doing the same.
+	find "$RRXE_TREE/build/vm" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +60 | cut -d' ' -f2- | xargs -r rm -rf || true
 }
 
 quoted() { printf '%s=%q\n' "$1" "$2"; }
@@ -112,7 +112,7 @@ boot() {
 	local qemu append saved
 	append="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr"
 	# An emulated processor may get no time for long: that is no stall of the kernel.
-	append+=" rcupdate.rcu_cpu_stall_timeout=90 watchdog_thresh=45 $(tsc_rate) ${CHECKS:-} ${APPEND:-}"
+	append+=" rcupdate.rcu_cpu_stall_timeout=180 watchdog_thresh=60 $(tsc_rate) ${CHECKS:-} ${APPEND:-}"
 	qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot
 		-machine q35 -cpu "$CPU" -m "$MEM"
 		-kernel "$guest/vmlinux" -initrd "$result/initrd" -append "$append"

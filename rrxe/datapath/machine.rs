@@ -161,8 +161,8 @@ impl SendMachine {
 
     /// Takes back what of the last plan has to wait for its data, of whose arrival it will be told by
     /// being asked again.
-    pub(super) fn withheld(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
-        of_each!(self, it => it.withheld(now, psn, queue))
+    pub(super) fn withheld(&mut self, psn: Psn, queue: &impl SendQueue) {
+        of_each!(self, it => it.withheld(psn, queue))
     }
 
     /// Has a request complete with an error.

@@ -239,6 +239,12 @@ impl Qp {
         self.receive.update(self, change)
     }
 
+    /// Waits for the turns that both sides are in. Process context, may sleep.
+    pub(crate) fn await_turns(&self) {
+        self.update_send(|_| ());
+        self.update_receive(|_| ());
+    }
+
     /// Drops the routes that both sides have found. Process context, may sleep.
     pub(super) fn forget_routes(&self) {
         self.update_send(SendSide::forget_route);

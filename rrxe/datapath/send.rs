@@ -418,7 +418,7 @@ impl Running {
                     return Progress::Idle;
                 }
                 Err(transmit::Failure::Missing(psn)) => {
-                    self.machine.withheld(now, psn, ring);
+                    self.machine.withheld(psn, ring);
                     return Progress::Idle;
                 }
             }

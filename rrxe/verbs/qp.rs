@@ -337,8 +337,10 @@ impl QueuePair {
         Ok(())
     }
 
-    /// The state it is in.
+    /// The state it is in. Whoever has seen a completion finds the state that it leads to: the turn
+    /// that reported it is over. Process context, may sleep.
     fn state(&self, control: &Control) -> QpState {
+        self.qp.await_turns();
         if self.qp.has_failed() {
             return QpState::Error;
         }

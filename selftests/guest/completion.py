@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=300
+# vm: TMO=900
 """Telling the consumers of completion queues: moderation, and on which CPU."""
 
 import contextlib
@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from ktap import check, check_equal, patient
 from pyverbs.cq import CQ, CompChannel
-from rdma import SEND, Fabric, RcAttr, RcQp, refused
+from rdma import SEND, SOON, Fabric, RcAttr, RcQp, refused
 from rdmatool import resource
 
 # IB_USER_VERBS_EX_CMD_MODIFY_CQ, and that it is an extended command. The user library has no call for it.
@@ -84,14 +84,15 @@ class Ends:
         self.qb.recv_cq.req_notify(solicited)
         began = time.monotonic()
         self.send(count, flags)
-        check(self.told(patient(10)), f"not told of {count} messages")
+        check(self.told(patient(SOON)), f"not told of {count} messages")
         return (time.monotonic() - began) * 1e6
 
 
-def soon(measure, less, tries=100):
-    """It takes less than so many microseconds, at least when nothing else runs on the machine."""
+def soon(measure, less, seconds=120):
+    """It takes less than so many microseconds, at least when the machine has a moment for it."""
     times = []
-    for _ in range(tries):
+    deadline = time.monotonic() + patient(seconds)
+    while time.monotonic() < deadline:
         times.append(measure())
         if times[-1] < less:
             return
@@ -142,7 +143,7 @@ def released(a, b):
             began = time.monotonic()
             ends.send(1)
             check_equal(ends.moderate(20, LONGEST), 0, "error")
-            check(ends.told(patient(10)), "not told")
+            check(ends.told(patient(SOON)), "not told")
             return (time.monotonic() - began) * 1e6
 
         soon(release, LONGEST)
@@ -156,7 +157,7 @@ def solicited(a, b):
         ends.send(5)
         check(not ends.told(0.3), "told of what was not solicited")
         ends.send(1, SEND.SOLICITED)
-        check(ends.told(patient(10)), "not told of what was solicited")
+        check(ends.told(patient(SOON)), "not told of what was solicited")
 
 
 def bad(a, b):
@@ -185,13 +186,13 @@ def resized(a, b):
             ends.qb.recv_cq.req_notify()
             ends.qb.recv_cq.resize(size)
             ends.send(1)
-            check(ends.told(patient(10)), f"not told in a queue resized to {size}")
+            check(ends.told(patient(SOON)), f"not told in a queue resized to {size}")
             check(not ends.told(0.1), "told twice after one arming")
         check_equal(ends.moderate(10, LONGEST), 0, "error")
         ends.qb.recv_cq.req_notify()
         ends.send(1)
         ends.qb.recv_cq.resize(200)
-        check(ends.told(patient(10)), "not told of what was held back")
+        check(ends.told(patient(SOON)), "not told of what was held back")
 
 
 def none_missed(a, b, moderation):
@@ -217,7 +218,7 @@ def none_missed(a, b, moderation):
             for _ in range(found):
                 ends.qb.recv([])
             if received < messages and not found:
-                check(ends.told(patient(20)), f"asleep after {received} of {messages} messages")
+                check(ends.told(patient(SOON)), f"asleep after {received} of {messages} messages")
         sender.join()
 
 
@@ -252,7 +253,7 @@ def no_vector(a, _):
 
 
 def main():
-    suite = ktap.Suite("completion", limit=60)
+    suite = ktap.Suite("completion")
     with Fabric() as fabric, fabric.open("a") as a, fabric.open("b") as b:
         none = "has no moderation"
         suite.add("capabilities", capabilities, a, b, rxe_differs=none)

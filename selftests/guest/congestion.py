@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=300
+# vm: TMO=900
 """Congestion: marks are answered, and what is set for a device counts.
 
 On the cable of the tests `tc` marks what leaves an end as having met congestion.
@@ -17,8 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from capture import capture
 from congestion_control import Flow, Settings, marking, speed
-from counters import Watch
-from ktap import check, check_equal, patient
+from counters import Watch, quiet
+from ktap import check, check_equal
 from rdma import Fabric, RcQp, UcQp
 from roce import CNP, RESPONSES
 
@@ -69,9 +69,9 @@ def marks_are_answered(fabric, ends, kind, operation):
                 began = time.monotonic()
                 speed(flow, 0.3)
                 flow.finish()
-                took = time.monotonic() - began
                 # An unreliable connection is done before its packets have arrived.
-                time.sleep(patient(0.3))
+                took = quiet(other) - began
+                quiet(sender)
     cnps = [p for p in packets if p.opcode == CNP]
     for p in cnps:
         check_equal((p.qpn, p.psn, p.payload), (source, 0, bytes(16)), "CNP: QPN, PSN, payload")
@@ -86,8 +86,11 @@ def marks_are_answered(fabric, ends, kind, operation):
     check_equal(counted["np_cnp_sent"], len(cnps), "np_cnp_sent")
     # A busy machine drops packets between the cable and the device.
     arrived = counted["rcvd_pkts"] - counted.get("rx_backlog_drops", 0)
-    check(0 < arrived <= len(marked), f"{arrived} of {len(marked)} have arrived")
-    check_equal(counted["np_ecn_marked_roce_packets"], arrived, "np_ecn_marked_roce_packets")
+    # What overtakes others on its way is answered by what is no data.
+    unmarked = sum(p.target == marked[0].target for p in packets) - len(marked)
+    least, most = arrived - unmarked, min(arrived, len(marked))
+    seen = counted["np_ecn_marked_roce_packets"]
+    check(0 < least <= seen <= most, f"np_ecn_marked_roce_packets: {seen}, of {least} to {most} that have arrived")
     check_equal(at_sender.moved()["rp_cnp_handled"], len(cnps), "rp_cnp_handled")
 
 
@@ -132,13 +135,14 @@ def switched_off(fabric, ends):
         other = Flow(stack, ends, PlainlyCapableQp)
         other.turn()
         other.finish()
-        moved = at_a.moved()
-        check(moved.get("rp_cnp_ignored") and "rp_cnp_handled" not in moved, f"counted: {moved}")
+        moved = at_a.until("rp_cnp_ignored")
+        check("rp_cnp_handled" not in moved, f"counted: {moved}")
         with Settings(b, np_enabled=0):
+            quiet(a)
             at_a, at_b = Watch(a), Watch(b)
             other.turn()
             other.finish()
-            check(at_b.moved()["np_ecn_marked_roce_packets"], "nothing was marked")
+            at_b.until("np_ecn_marked_roce_packets")
             check("np_cnp_sent" not in at_b.moved() and "rp_cnp_ignored" not in at_a.moved(), "notified nevertheless")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=300
+# vm: TMO=900
 """Datagrams: who may send to whom, what is dropped in silence, and a request that fails stops the send
 queue only."""
 
@@ -14,10 +14,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 from datagram import GRH, QKEY, WITH_GRH, UdAttr, UdQp, address_handle, check_header
-from ktap import check, check_equal
+from ktap import check, check_equal, patient
 from pyverbs.cq import CompChannel
 from pyverbs.pd import PD
-from rdma import ATTR, SEND, STATE, STATUS, WC_OPCODE, WR, Fabric, Peer, expect_none, poll_for, statuses
+from rdma import ATTR, SEND, SOON, STATE, STATUS, WC_OPCODE, WR, Fabric, Peer, expect_none, poll_for, statuses
 from rings import RingedQp
 
 SIZE = 8192
@@ -166,7 +166,7 @@ def notifications(ends):
         waiting = UdQp(ends[1], channels=(None, channel))
         waiting.connect()
         waiting.recv_cq.req_notify(True)
-        for flags, seconds, woken in ((0, 0.3, False), (SEND.SOLICITED, 5, True)):
+        for flags, seconds, woken in ((0, 0.3, False), (SEND.SOLICITED, patient(SOON), True)):
             for imm in (None, IMM):
                 waiting.recv([scene.buffer.sge()])
                 scene.qa.send_to(waiting.peer, [], imm, flags=SEND.SIGNALED | flags)

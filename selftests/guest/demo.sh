@@ -53,7 +53,7 @@ show ip -n "$NS_B" -brief address show dev "$IF_B"
 title "An RDMA device of type $LINK_TYPE on each end"
 show ip netns exec "$NS_A" rdma link add "$DEV_A" type "$LINK_TYPE" netdev "$IF_A" || exit 1
 show ip netns exec "$NS_B" rdma link add "$DEV_B" type "$LINK_TYPE" netdev "$IF_B" || exit 1
-wait_for 10 have_gid "$DEV_A" "$IP4_A" && wait_for 10 have_gid "$DEV_B" "$IP4_B" || exit 1
+wait_for have_gid "$DEV_A" "$IP4_A" && wait_for have_gid "$DEV_B" "$IP4_B" || exit 1
 show in_a rdma link show "$DEV_A/1"
 show in_b rdma link show "$DEV_B/1"
 show ibv_devinfo -d "$DEV_A"

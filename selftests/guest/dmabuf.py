@@ -18,9 +18,8 @@ import workload
 from buffers import BufferDevice, BufferRegion, exists, of_file, of_heap
 from children import Child
 from ktap import check, check_equal
-from machine import eventually
 from mapping import PAGE, Mapped
-from rdma import ACCESS, ALL_ACCESS, STATUS, Fabric, Remote, ack_timeout, pair, poll_for, refused
+from rdma import ACCESS, ALL_ACCESS, STATUS, Fabric, Remote, eventually, pair, poll_for, refused
 from rdmatool import resource
 
 LOCAL, READ = ACCESS.LOCAL_WRITE, ACCESS.REMOTE_READ
@@ -49,7 +48,7 @@ def all_operations(fabric, make):
     """Every operation, with all memory of both sides in buffers."""
     with contextlib.ExitStack() as stack:
         a, b = (stack.enter_context(BufferDevice(end.device, end.ip4, make)) for end in (fabric.a, fabric.b))
-        qa, qb = stack.enter_context(pair(a, b, timeout=ack_timeout(15)))
+        qa, qb = stack.enter_context(pair(a, b))
         workload.exercise(qa, qb)
 
 
@@ -165,7 +164,7 @@ def limits(_, b, make):
 
 def gone(inode):
     """A buffer is not there any more, soon."""
-    eventually(lambda: not exists(inode), "the buffer is still there", 60)
+    eventually(lambda: not exists(inode), "the buffer is gone")
 
 
 def outlives(a, b, make):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: pair TMO=900 MEM=1024
+# vm: pair TMO=3600 MEM=1024
 """Two machines on a cable, each with a driver of its own: do they understand each other?
 
 LINK_TYPE is the driver of this machine, PEER_TYPE that of the other one (see lib/machine.py).
@@ -22,13 +22,14 @@ from rdma import STATE, RcQp, UcQp, pair
 
 PEER_TYPE = os.environ.get("PEER_TYPE", "rxe")
 CLEAN, LOSSY, EARLY_LOSS = "clean", "loss 1%", "early loss"
-SETTINGS = {"timeout": 15, "retry_cnt": 7, "rnr_retry": 7}
+# C rxe gives a peer up that stands still for eight timeouts, of 1.1 s.
+SETTINGS = {"timeout": 18, "retry_cnt": 7, "rnr_retry": 7}
 
 SENDS = ("send", "send_imm", "write", "write_imm")
 READS = ("read",)
 ATOMICS = ("cmp_swp", "fetch_add")
 
-CLIENT_LIMIT = 40
+CLIENT_LIMIT = 120
 ports = itertools.count(20000)
 
 # The packets to each machine that are lost when a stock client runs, and none after them. Some clients
@@ -84,7 +85,7 @@ def stock_client(machines, client, server, tool, family, *options):
     port = next(ports)
     serving = machines[server].server(tool, family, port, *options)
     asking = machines[client].client(tool, family, "-p", str(port), *options, machines[server].ip(4))
-    outcomes = {"client": asking.outcome(CLIENT_LIMIT), "server": serving.outcome(10)}
+    outcomes = {"client": asking.outcome(CLIENT_LIMIT), "server": serving.outcome(CLIENT_LIMIT)}
     if any(status for status, _ in outcomes.values()):
         reports = [f"{role}: status {status}\n{output}" for role, (status, output) in outcomes.items()]
         raise AssertionError("\n".join(reports))
@@ -155,7 +156,7 @@ def add_workload(suite, other, kind, qp, kinds, **options):
 def main():
     Machine("a", ktap.LINK_TYPE).up()
     other = Other("b")
-    suite = ktap.Suite(f"interop with {PEER_TYPE}", limit=60)
+    suite = ktap.Suite(f"interop with {PEER_TYPE}")
     for kind in (CLEAN, EARLY_LOSS):
         add_clients(suite, other, kind, RC_CLIENTS)
     for kind in (CLEAN, LOSSY):

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=300 ICOUNT=1
+# vm: TMO=1800 ICOUNT=1
 #
 # The kernel's own tests of rdma_rxe (tools/testing/selftests/rdma of its source), unchanged, with
 # the module in the place of rdma_rxe.
@@ -26,7 +26,7 @@ loaded_drivers() { grep -oE 'module_load: (rrxe|rdma_rxe)\b' "$TRACE" | cut -d' 
 kernel_script() {
 	local rc=0
 	echo > "$TRACE"
-	within 120 "$SCRIPTS/$1" || rc=$?
+	within 600 "$SCRIPTS/$1" || rc=$?
 	[[ $rc -eq 0 ]] || { echo "$1 ended with $rc"; return 1; }
 	[[ $(loaded_drivers) == "$MODULE" ]] || { echo "it was to load $MODULE and has loaded: $(loaded_drivers)"; return 1; }
 	! loaded "$MODULE" || { echo "it could not unload $MODULE"; return 1; }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900
+# vm: TMO=3600
 #
 # Devices and the module come and go, idle and under load: nothing hangs, nothing
 # is left behind.
@@ -22,10 +22,14 @@ RXE_WAITS="waits for the process that has the device open"
 
 loaded() { [[ -d /sys/module/$MODULE ]]; }
 refcount() { cat "/sys/module/$MODULE/refcnt"; }
+unreferenced() { [[ $(refcount) -eq 0 ]]; }
+nobody_refers() { wait_for unreferenced || { echo "reference count $(refcount)"; return 1; }; }
 log_since() { dmesg | tail -n "+$(($1 + 1))"; }
 
 # Nothing may be left in a name space once its devices are gone.
-nothing_left() {
+nothing_left() { wait_for nothing_there > /dev/null || nothing_there; }
+
+nothing_there() {
 	local ns
 	for ns in "$NS_A" "$NS_B"; do
 		[[ -e /run/netns/$ns ]] || continue
@@ -41,7 +45,7 @@ nothing_left() {
 }
 
 unload() {
-	within 30 modprobe -r "$MODULE" && ! loaded
+	within 60 modprobe -r "$MODULE" && ! loaded
 }
 
 # Run a removal while perftest runs.  It must return while the clients still hold
@@ -52,13 +56,13 @@ remove_under_load() {
 	differs_on_rxe "$RXE_WAITS"
 	"$@" &
 	removal=$!
-	if ! wait_for 10 no_process $removal; then
-		why "$* had not returned after 10 s with a client running"
+	if ! wait_for no_process $removal; then
+		why "$* had not returned after $WAIT s with a client running"
 		rc=1
 	fi
 	busy_stop
-	wait_for 20 no_process $removal || { why "$* never returned"; rc=1; }
-	wait_for 10 no_device "$DEV_A" || { why "$DEV_A is still there"; rc=1; }
+	wait_for no_process $removal || { why "$* never returned"; rc=1; }
+	wait_for no_device "$DEV_A" || { why "$DEV_A is still there"; rc=1; }
 	fabric_down
 	nothing_left && return $rc
 }
@@ -78,11 +82,12 @@ autoload() {
 link_states() {
 	fabric_up
 	rdma -j link | grep -q "\"ifname\":\"$DEV_A\"" || return
-	in_a rdma link show "$DEV_A/1" | grep "state ACTIVE" | grep "netdev $IF_A" || return
+	wait_for link_is "$DEV_A" ACTIVE || return
+	in_a rdma link show "$DEV_A/1" | grep "netdev $IF_A" || return
 	in_a ip link set "$IF_A" down
-	wait_for 5 link_is "$DEV_A" DOWN || return
+	wait_for link_is "$DEV_A" DOWN || return
 	in_a ip link set "$IF_A" up
-	wait_for 5 link_is "$DEV_A" ACTIVE || return
+	wait_for link_is "$DEV_A" ACTIVE || return
 	fabric_down
 }
 
@@ -95,7 +100,7 @@ second_on_netdev() {
 	! link_add "$NS_B" "$DEV_A" "$IF_B" || return # the name is taken
 	! link_add "$NS_A" "${LINK_TYPE}9" nosuchdev || return
 	# The refused ones have not harmed the first.
-	perf_run link 4 ib_write_bw -n 10
+	perf_run link 4 ib_write_bw -n 10 || return
 	fabric_down
 	nothing_left
 }
@@ -125,16 +130,16 @@ many_devices() {
 		ip -n "rdma-$i" link set dummy0 up
 		ip -n "rdma-$i" addr add "10.78.$i.1/24" dev dummy0
 		link_add "rdma-$i" "$LINK_TYPE$i" dummy0 || return
-		wait_for 5 have_gid "$LINK_TYPE$i" "10.78.$i.1" || return
+		wait_for have_gid "$LINK_TYPE$i" "10.78.$i.1" || return
 		roce_port_open "rdma-$i" || return
 	done
-	within 20 ibv_devinfo > /dev/null || return
+	within 60 ibv_devinfo > /dev/null || return
 	[[ $(rdma dev | wc -l) -ge 8 ]] || return
 	for i in {2..5}; do link_del "$LINK_TYPE$i"; done
 	for i in {2..9}; do ip netns del "rdma-$i"; done
-	for i in {2..9}; do wait_for 10 no_device "$LINK_TYPE$i" || { echo "$LINK_TYPE$i is left"; return 1; }; done
+	for i in {2..9}; do wait_for no_device "$LINK_TYPE$i" || { echo "$LINK_TYPE$i is left"; return 1; }; done
 	fabric_down
-	[[ $(refcount) -eq 0 ]] || { echo "reference count $(refcount)"; return 1; }
+	nobody_refers
 }
 
 # Two devices in one name space: the port closes with the last.
@@ -153,8 +158,7 @@ shared_port() {
 
 unload_with_devices() {
 	fabric_up
-	unload || return
-	nothing_left
+	unload && nothing_left || return
 	fabric_down
 }
 
@@ -164,8 +168,8 @@ unload_in_use() {
 	fabric_up && busy_start || return
 	rmmod "$MODULE" &
 	unloader=$!
-	if ! wait_for 10 no_process $unloader; then
-		why "rmmod has not returned after 10 s"
+	if ! wait_for no_process $unloader; then
+		why "rmmod has not returned after $WAIT s"
 		busy_stop
 		return 1
 	fi
@@ -173,19 +177,18 @@ unload_in_use() {
 		no_device "$DEV_A" && ! loaded || { why "unloaded, but not gone"; return 1; }
 		busy_stop
 	else
-		busy_moves || { why "refused, but the traffic has stopped"; return 1; }
+		wait_for busy_moves || { why "refused, but the traffic has stopped"; return 1; }
 		busy_stop
-		unload || return
+		nobody_refers && unload || return
 	fi
-	nothing_left
+	nothing_left || return
 	fabric_down
 }
 
 netdev_gone_idle() {
 	fabric_up
 	ip -n "$NS_A" link del "$IF_A"
-	wait_for 10 no_device "$DEV_A" && wait_for 10 no_device "$DEV_B" || return
-	nothing_left
+	wait_for no_device "$DEV_A" && wait_for no_device "$DEV_B" && nothing_left || return
 	fabric_down
 }
 
@@ -193,15 +196,14 @@ netns_gone_idle() {
 	fabric_up
 	ip netns del "$NS_A"
 	ip netns del "$NS_B"
-	wait_for 20 no_device "$DEV_A" && wait_for 20 no_device "$DEV_B" || return
-	! rdma -j dev | grep -E "\"($DEV_A|$DEV_B)\"" || return
-	[[ $(refcount) -eq 0 ]] || { echo "reference count $(refcount)"; return 1; }
+	wait_for no_device "$DEV_A" && wait_for no_device "$DEV_B" || return
+	nothing_left && nobody_refers
 }
 
 client_killed() {
 	fabric_up && busy_start || return
 	busy_stop
-	wait_for 10 no_objects || { rdma resource show; return 1; }
+	wait_for no_objects || { rdma resource show; return 1; }
 	perf_run link 4 ib_write_bw -n 10 || return
 	fabric_down
 }
@@ -209,13 +211,36 @@ client_killed() {
 # Only what the kernel itself keeps for each device is left.
 no_objects() { [[ -z $(rdma resource show qp | grep "comm ib_write_bw") ]]; }
 
-# One field of /proc/meminfo, in KiB, when everything freed late has been freed.
-memory() { awk -v name="$1:" '$1 == name { print $2 }' /proc/meminfo; }
-settled_memory() {
+# What the kernel has for itself, in KiB.
+kernel_memory() {
 	sync
 	echo 3 > /proc/sys/vm/drop_caches
 	sleep 1
-	echo $(($(memory SUnreclaim) + $(memory VmallocUsed) + $(memory Percpu)))
+	awk '/^(SUnreclaim|VmallocUsed|Percpu):/ { sum += $2 } END { print sum }' /proc/meminfo
+}
+
+# The same when everything that is freed late has been freed: when it gets no less any more.
+settled_memory() {
+	local last now
+	now=$(kernel_memory)
+	while :; do
+		last=$now
+		now=$(kernel_memory)
+		((now < last - 64)) || break
+	done
+	echo "$now"
+}
+
+# usage: memory_is_back MOST
+memory_is_back() { (($(kernel_memory) < $1)); }
+
+# KiB, noise of other users of memory.
+BOUND=2048
+
+# No more than BOUND more than before, when everything freed late has been freed.  usage: given_back BEFORE WHAT
+given_back() {
+	wait_for memory_is_back $(($1 + BOUND)) || { why "$(($(kernel_memory) - $1)) KiB more than before $2"; return 1; }
+	note "memory before $1 KiB, after $(kernel_memory) KiB"
 }
 
 # usage: one_cycle [PERFTEST...]
@@ -224,12 +249,11 @@ one_cycle() {
 	[[ $# -eq 0 ]] || perf_run link "$@" -n 20 -s 16384 || return
 	fabric_down
 	nothing_left || return
-	[[ $(refcount) -eq 0 ]] || { echo "reference count $(refcount)"; return 1; }
-	unload
+	nobody_refers && unload
 }
 
 load_cycles() {
-	local i before after bound=2048 writing=(4 ib_write_bw) reading=(6 ib_read_bw)
+	local i before writing=(4 ib_write_bw) reading=(6 ib_read_bw)
 	unload
 	# The first rounds fill caches.
 	one_cycle "${writing[@]}" && one_cycle "${reading[@]}" || return
@@ -241,22 +265,18 @@ load_cycles() {
 		*) one_cycle ;;
 		esac || { echo "cycle $i"; return 1; }
 	done
-	after=$(settled_memory)
-	note "memory before $before KiB, after $after KiB"
-	((after - before < bound)) || { why "$((after - before)) KiB more than before 20 cycles"; return 1; }
+	given_back "$before" "20 cycles"
 }
 
 # The same for what a process can allocate.
 object_cycles() {
-	local i before after bound=2048
+	local i before
 	fabric_up
-	for i in 1 2; do within 240 ./lib/churn.py "$DEV_A" "$IP4_A" 20 || return; done
+	for i in 1 2; do within 600 ./lib/churn.py "$DEV_A" "$IP4_A" 20 || return; done
 	before=$(settled_memory)
-	within 240 ./lib/churn.py "$DEV_A" "$IP4_A" 60 || return
-	after=$(settled_memory)
-	note "memory before $before KiB, after $after KiB"
+	within 600 ./lib/churn.py "$DEV_A" "$IP4_A" 60 || return
+	given_back "$before" "60 rounds" || return
 	fabric_down
-	((after - before < bound)) || { why "$((after - before)) KiB more than before"; return 1; }
 }
 
 ktap_add "rdma link add loads the module" autoload

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900
+# vm: TMO=1800
 #
 # The network below a device changes: names, MTU, link, VLANs, bonds, name spaces.
 
@@ -46,7 +46,8 @@ patient_traffic() {
 	fabric_up && busy_start
 }
 
-traffic_goes_on() { wait_for 60 busy_moves || { why "$1"; return 1; }; }
+# Whose packets were lost may take a while until he tries again.
+traffic_goes_on() { WAIT=120 wait_for busy_moves || { why "$1"; return 1; }; }
 
 # The tests.
 
@@ -63,11 +64,11 @@ renamed() {
 down_and_up() {
 	patient_traffic || return
 	ip -n "$NS_A" link set "$IF_A" down
-	wait_for 10 port_is "$DEV_A" DOWN || return
-	wait_for 10 port_is "$DEV_B" DOWN || return
+	wait_for port_is "$DEV_A" DOWN || return
+	wait_for port_is "$DEV_B" DOWN || return
 	! busy_moves || { why "traffic over a device that is down"; return 1; }
 	ip -n "$NS_A" link set "$IF_A" up
-	wait_for 10 port_is "$DEV_A" ACTIVE || return
+	wait_for port_is "$DEV_A" ACTIVE || return
 	traffic_goes_on "no traffic after the interruption" || return
 	busy_stop
 	perf_run link 4 ib_write_bw -n 10
@@ -76,9 +77,9 @@ down_and_up() {
 mtu_changed() {
 	patient_traffic || return
 	ip -n "$NS_A" link set "$IF_A" mtu 1500
-	wait_for 10 path_mtu_is "$DEV_A" 1024 || { why "the path MTU has not followed"; return 1; }
+	wait_for path_mtu_is "$DEV_A" 1024 || { why "the path MTU has not followed"; return 1; }
 	ip -n "$NS_A" link set "$IF_A" mtu 4200
-	wait_for 10 path_mtu_is "$DEV_A" 4096 || { why "the path MTU has not come back"; return 1; }
+	wait_for path_mtu_is "$DEV_A" 4096 || { why "the path MTU has not come back"; return 1; }
 	traffic_goes_on "no traffic after the change" || return
 	busy_stop
 	ip -n "$NS_A" link set "$IF_A" mtu 1500
@@ -90,11 +91,11 @@ vlan_comes_and_goes() {
 	ip -n "$NS_A" link add link "$IF_A" name vlan7 type vlan id 7 || return
 	ip -n "$NS_A" addr add 10.79.0.1/24 dev vlan7
 	ip -n "$NS_A" link set vlan7 up
-	wait_for 10 have_gid "$DEV_A" 10.79.0.1 || { why "no GID for the VLAN's address"; return 1; }
+	wait_for have_gid "$DEV_A" 10.79.0.1 || { why "no GID for the VLAN's address"; return 1; }
 	ip -n "$NS_A" addr add 10.79.0.2/24 dev vlan7
-	wait_for 10 have_gid "$DEV_A" 10.79.0.2 || { why "no GID for the VLAN's second address"; return 1; }
+	wait_for have_gid "$DEV_A" 10.79.0.2 || { why "no GID for the VLAN's second address"; return 1; }
 	ip -n "$NS_A" link del vlan7
-	wait_for 10 no_gid "$DEV_A" 10.79.0.1 || { why "a GID is left of the VLAN"; return 1; }
+	wait_for no_gid "$DEV_A" 10.79.0.1 || { why "a GID is left of the VLAN"; return 1; }
 	have_device "$DEV_A" && traffic_goes_on "no traffic after the end of a VLAN" || return
 	busy_stop
 }
@@ -112,14 +113,17 @@ bond_up() {
 	done
 	end_up "$NS_A" bond0 4200 "$IP4_A" "$IP6_A"
 	end_up "$NS_B" bridge0 4200 "$IP4_B" "$IP6_B"
-	wait_for 20 in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null &&
+	wait_for in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null &&
 		device_up_4 "$NS_A" "$DEV_A" bond0 "$IP4_A" &&
 		device_up_4 "$NS_B" "$DEV_B" bridge0 "$IP4_B"
 }
 
 active_leg() { in_a cat /sys/class/net/bond0/bonding/active_slave; }
 
-leg_is_not() { [[ $(active_leg) != "$1" ]]; }
+active_leg_is_not() { [[ $(active_leg) != "$1" ]]; }
+
+# Has the bond seen that a leg works?
+leg_works() { [[ $(in_a cat "/sys/class/net/$1/bonding_slave/mii_status") == up ]]; }
 
 # The leg that works breaks, and the other one takes over; then that one breaks.
 bond_fails_over() {
@@ -129,16 +133,17 @@ bond_fails_over() {
 	IF_A=bond0 PERF_ACK_TIMEOUT=20
 	busy_start || return
 	for _ in 1 2; do
+		wait_for leg_works leg1 && wait_for leg_works leg2 || { why "a leg does not come up"; return 1; }
 		leg=$(active_leg)
 		note "breaking $leg"
 		ip -n "$NS_A" link set "$leg" down
-		wait_for 20 leg_is_not "$leg" || { why "the bond has not changed over"; return 1; }
+		wait_for active_leg_is_not "$leg" || { why "the bond has not changed over"; return 1; }
 		have_gid "$DEV_A" "$IP4_A" || { why "the GID of the bond is gone"; return 1; }
 		traffic_goes_on "no traffic over $(active_leg)" || return
 		ip -n "$NS_A" link set "$leg" up
 	done
 	busy_stop
-	port_is "$DEV_A" ACTIVE || { rdma link show; return 1; }
+	wait_for port_is "$DEV_A" ACTIVE || { rdma link show; return 1; }
 	perf_run link 4 ib_write_bw -n 10
 }
 
@@ -166,12 +171,12 @@ netdev_moves() {
 	fabric_up && busy_start || return
 	netns_up "$NS_C"
 	ip -n "$NS_A" link set "$IF_A" netns "$NS_C" || return
-	wait_for 20 no_device "$DEV_A" || { why "the device is still there"; return 1; }
+	wait_for no_device "$DEV_A" || { why "the device is still there"; return 1; }
 	busy_stop
 	NS_A=$NS_C
 	end_up "$NS_A" "$IF_A" 4200 "$IP4_A" "$IP6_A"
 	device_up "$NS_A" "$DEV_A" "$IF_A" "$IP4_A" "$IP6_A" || return
-	wait_for 20 in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null
+	wait_for in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null || return
 	perf_run link 4 ib_write_bw -n 10 && perf_run link 6 ib_write_bw -n 10
 }
 
@@ -180,12 +185,12 @@ netdev_moves_out() {
 	fabric_up && busy_start || return
 	netns_up "$NS_C"
 	ip -n "$NS_A" link set "$IF_A" netns "$NS_C" && ip netns del "$NS_A" || return
-	wait_for 20 no_device "$DEV_A" || { why "the device is still there"; return 1; }
+	wait_for no_device "$DEV_A" || { why "the device is still there"; return 1; }
 	busy_stop
 	NS_A=$NS_C
 	end_up "$NS_A" "$IF_A" 4200 "$IP4_A" "$IP6_A"
 	device_up "$NS_A" "$DEV_A" "$IF_A" "$IP4_A" "$IP6_A" || return
-	wait_for 20 in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null
+	wait_for in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null || return
 	perf_run link 4 ib_write_bw -n 10
 }
 
@@ -201,7 +206,7 @@ exclusive() {
 	fabric_down
 	spaces_down
 	# It takes a moment until they are quite gone.
-	wait_for 60 share exclusive || { why "other name spaces are in the way"; return 1; }
+	WAIT=300 wait_for share exclusive || { why "other name spaces are in the way"; return 1; }
 	sharing_is exclusive || return
 	exclusively
 	rc=$?
@@ -209,9 +214,9 @@ exclusive() {
 		if [[ -e /run/netns/$ns ]]; then ip netns del "$ns"; fi
 	done
 	for dev in "$DEV_A" "$DEV_B"; do
-		wait_for 20 home_without "$dev" || { why "$dev is left"; rc=1; }
+		wait_for home_without "$dev" || { why "$dev is left"; rc=1; }
 	done
-	wait_for 60 share shared || { why "devices cannot be shared again"; rc=1; }
+	WAIT=300 wait_for share shared || { why "devices cannot be shared again"; rc=1; }
 	return $rc
 }
 
@@ -240,18 +245,18 @@ exclusively() {
 		return 1
 	}
 	busy_start || return
-	within 20 ip netns exec "$NS_A" rdma dev set "$DEV_A" netns "$NS_C" || {
+	within 60 ip netns exec "$NS_A" rdma dev set "$DEV_A" netns "$NS_C" || {
 		why "the device cannot be moved with a client running"
 		return 1
 	}
 	busy_stop
 	seen_in "$NS_C" "$DEV_A" && unseen_in "$NS_A" "$DEV_A" || { why "the device is not where it belongs"; return 1; }
 	ip netns exec "$NS_C" ibv_devinfo -d "$DEV_A" > /dev/null || { why "the device cannot be opened"; return 1; }
-	within 20 ip netns exec "$NS_C" rdma dev set "$DEV_A" netns "$NS_A" || return
-	perf_run link 4 ib_write_bw -n 100 || return
+	within 60 ip netns exec "$NS_C" rdma dev set "$DEV_A" netns "$NS_A" || return
+	wait_for have_gid "$DEV_A" "$IP4_A" && perf_run link 4 ib_write_bw -n 100 || return
 	# With its name space it does not end.
-	within 20 ip netns exec "$NS_A" rdma dev set "$DEV_A" netns "$NS_C" && ip netns del "$NS_C" || return
-	wait_for 20 seen_at_home "$DEV_A" || { why "the device has gone with the name space"; return 1; }
+	within 60 ip netns exec "$NS_A" rdma dev set "$DEV_A" netns "$NS_C" && ip netns del "$NS_C" || return
+	wait_for seen_at_home "$DEV_A" || { why "the device has gone with the name space"; return 1; }
 }
 
 # usage: network_test FUNCTION -- and everything is taken down

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900 MEM=3072
+# vm: TMO=1800 MEM=3072
 #
 # NVMe over RDMA, target and host, as users inside the kernel: data, fast registration
 # and remote invalidation, shared receive queues, and every way in which it ends.
@@ -22,7 +22,11 @@ device_of_ours_up() {
 	ip link set nvme-b up
 	ip link set "$NETDEV" mtu 4200 up
 	ip addr add "$ADDRESS/24" dev "$NETDEV"
-	within 20 rdma link add "$DEV" type "$LINK_TYPE" netdev "$NETDEV" && wait_for 10 have_gid "$DEV" "$ADDRESS"
+	rdma_up
+}
+
+rdma_up() {
+	within 60 rdma link add "$DEV" type "$LINK_TYPE" netdev "$NETDEV" && wait_for have_gid "$DEV" "$ADDRESS"
 }
 
 target_up() {
@@ -53,18 +57,19 @@ no_controller() { [[ -z $(controller) ]]; }
 is_live() { [[ $(cat "$(controller)/state" 2>/dev/null) == live ]]; }
 is_not_live() { ! is_live; }
 
-# usage: connect [OPTION=VALUE]...
+# Neither end gives the other up because it is slow.  usage: connect [OPTION=VALUE]...
 connect() {
-	local options="transport=rdma,traddr=$ADDRESS,trsvcid=4420,nqn=$NQN,reconnect_delay=1,ctrl_loss_tmo=$((60 * PATIENCE))" option
+	local patience="keep_alive_tmo=$((60 * PATIENCE)),ctrl_loss_tmo=$((600 * PATIENCE))" option
+	local options="transport=rdma,traddr=$ADDRESS,trsvcid=4420,nqn=$NQN,reconnect_delay=1,$patience"
 	for option; do options+=",$option"; done
-	echo "$options" > /dev/nvme-fabrics && wait_for 20 have_disk && wait_for 10 is_live
+	echo "$options" > /dev/nvme-fabrics && wait_for have_disk && wait_for is_live
 }
 
 disconnect() {
 	local path
 	path=$(controller)
-	[[ -z $path ]] || within 40 bash -c "echo 1 > '$path/delete_controller'" || return
-	wait_for 10 no_controller
+	[[ -z $path ]] || within 120 bash -c "echo 1 > '$path/delete_controller'" || return
+	wait_for no_controller
 }
 
 # usage: write_and_verify BLOCK -- up to 500 requests of that size, and all of them back
@@ -80,21 +85,36 @@ write_and_verify() {
 	cmp "$pattern" "$KTAP_DIR/read" || { echo "other data was read"; return 1; }
 }
 
-# Requests that never end by themselves, several at a time.
+# Requests without end, several at a time, until there is the file $NO_MORE.
 load_start() {
-	local disk i
-	disk=$(disk)
-	LOAD=()
+	local i
+	LOAD=() NO_MORE=$KTAP_DIR/no-more
 	for i in 1 2 3; do
-		(while dd if=/dev/zero of="$disk" bs=64k count=64 seek=$((i * 64)) oflag=direct status=none 2>/dev/null &&
-			dd if="$disk" of=/dev/null bs=16k count=64 iflag=direct status=none 2>/dev/null; do :; done) &
+		keep_busy $((i * 64)) 5<> "$(disk)" &
 		LOAD+=($!)
 	done
-	sleep 1
+	wait_for load_moves
 }
 
+# By descriptor 5, as under its name there would be a file when the disk has gone.
+keep_busy() {
+	while [[ ! -e $NO_MORE ]] && dd if=/dev/zero of=/dev/fd/5 bs=64k count=64 seek="$1" oflag=direct status=none &&
+		dd if=/dev/fd/5 of=/dev/null bs=16k count=64 iflag=direct status=none; do :; done 2>/dev/null
+}
+
+# How many reads and writes have been done.
+requests() { awk '{ print $1 + $5 }' "/sys/class/block/${1##*/}/stat"; }
+
+load_moves() {
+	local before
+	before=$(requests "$(disk)")
+	sleep 0.3
+	[[ $(requests "$(disk)") -gt $((before + 5)) ]]
+}
+
+# And no request is on its way any more.
 load_stop() {
-	kill "${LOAD[@]}" 2>/dev/null
+	: > "$NO_MORE"
 	wait "${LOAD[@]}" 2>/dev/null
 	return 0
 }
@@ -118,38 +138,35 @@ many_queues() {
 }
 
 disconnect_under_load() {
-	connect || return
-	load_start
+	connect && load_start || return
 	disconnect || { echo "the controller does not go"; load_stop; return 1; }
 	load_stop
 }
 
 # The host reconnects when the target is back, and nothing is lost.
 target_returns() {
-	connect || return
-	load_start
+	connect && load_start || return
 	target_withdraw
-	wait_for 20 is_not_live || { echo "the host does not notice"; return 1; }
+	wait_for is_not_live || { echo "the host does not notice"; target_offer; load_stop; return 1; }
 	sleep 2
 	target_offer
-	wait_for 40 is_live || { echo "the host does not come back"; load_stop; return 1; }
+	wait_for is_live || { echo "the host does not come back"; load_stop; return 1; }
 	load_stop
 	write_and_verify 65536
 }
 
 device_deleted() {
-	connect || return
-	load_start
+	connect && load_start || return
 	within 60 rdma link delete "$DEV" || { echo "the device does not go"; return 1; }
 	load_stop
 	target_down
-	wait_for 10 no_controller || return
-	within 20 rdma link add "$DEV" type "$LINK_TYPE" netdev "$NETDEV" && wait_for 10 have_gid "$DEV" "$ADDRESS" && target_up
+	wait_for no_controller || return
+	rdma_up && target_up
 }
 
 shared_receive_queue() {
 	target_down
-	modprobe -r nvmet-rdma && modprobe nvmet-rdma use_srq=1 && target_up || return
+	wait_for modprobe -r nvmet-rdma && modprobe nvmet-rdma use_srq=1 && target_up || return
 	data 65536 || return
 	rdma resource show srq link "$DEV" 2>/dev/null | grep -q . || rdma resource show srq | grep "$DEV"
 }

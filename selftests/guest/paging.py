@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900
+# vm: TMO=1200
 """Memory that is paged on demand: nothing is pinned, and the process may do with it what it likes."""
 
 import contextlib
@@ -23,7 +23,6 @@ import ktap
 import pyverbs.libibverbs_enums as e
 import workload
 from ktap import check, check_equal
-from machine import eventually
 from mapping import PAGE, Mapped, libc
 from pyverbs.mr import MR
 from rdma import (
@@ -37,7 +36,7 @@ from rdma import (
     Region,
     Remote,
     UcQp,
-    ack_timeout,
+    eventually,
     pair,
     poll_for,
     refused,
@@ -104,7 +103,7 @@ def fail(poster, cq, status):
 
 def all_operations(a, b, kind, kinds, **options):
     """Every operation, with all memory of both sides paged on demand."""
-    with pair(a, b, kind=kind, timeout=ack_timeout(15)) as (qa, qb):
+    with pair(a, b, kind=kind) as (qa, qb):
         workload.exercise(qa, qb, kinds=kinds, **options)
 
 
@@ -124,7 +123,7 @@ def forking(a, b):
     thread = threading.Thread(target=fork)
     thread.start()
     try:
-        with pair(a, b, timeout=ack_timeout(15)) as (qa, qb):
+        with pair(a, b) as (qa, qb):
             workload.exercise(qa, qb)
     finally:
         stop.set()
@@ -372,16 +371,16 @@ def far_and_wide(a, b):
             for slot, number in enumerate(batch):
                 source.set_word(number, 8 * slot)
                 qa.write([source.sge(8 * slot, 8)], target.at(number * stretch - 8))
-            qa.sent(len(batch), 60)
+            qa.sent(len(batch))
         check(unreclaimable() - before > 32 << 20, "the kernel needs no memory for that?")
         for batch in batches:
             for slot, number in enumerate(batch):
                 qa.read([source.sge(8 * slot, 8)], target.at(number * stretch - 8))
-            qa.sent(len(batch), 60)
+            qa.sent(len(batch))
             words = [source.word(8 * slot) for slot in range(len(batch))]
             check_equal(words, list(batch), "the words at the ends of stretches")
         target.unmap(0, count * stretch // PAGE)
-        eventually(lambda: unreclaimable() - before < 16 << 20, "the memory that the kernel needed comes back", 60)
+        eventually(lambda: unreclaimable() - before < 16 << 20, "the memory that the kernel needed comes back")
         fail(lambda: qa.read([source.sge(0, 8)], target.at(stretch)), qa.send_cq, STATUS.REM_ACCESS_ERR)
 
 
@@ -440,22 +439,19 @@ def main():
         # One packet at a time: what goes on by another processor, when its page has come, may overtake.
         alone = {"sizes": (0, 8, 100, 1000), "window": 1}
         suite.add("all operations of UC", all_operations, a, b, UcQp, SENDS, rxe_differs="has no UC paging", **alone)
-        suite.add("a process that forks", forking, a, b, limit=120)
-        suite.add(
-            "memory that many miss at once", failed_together, a, b,
-            limit=120, rxe_differs="tries again until the peer gives up",
-        )
+        suite.add("a process that forks", forking, a, b)
+        suite.add("memory that many miss at once", failed_together, a, b, rxe_differs="tries again until the peer gives up")
         for name, func, differs in TESTS:
             suite.add(name, func, a, b, rxe_differs=differs)
         whole = [stack.enter_context(WholeDevice(end.device, end.ip4)) for end in ends]
         suite.add("all operations of RC on a whole address space", all_operations, *whole, RcQp, workload.KINDS, **LACKS)
-        suite.add("a process that forks, registered as a whole", forking, *whole, limit=120, **LACKS)
+        suite.add("a process that forks, registered as a whole", forking, *whole, **LACKS)
         for name, func in WHOLE_TESTS:
             suite.add(f"whole address space: {name}", func, a, b, WholeMapping, **LACKS)
         suite.add("whole address space: offered", offers_all, a, b, **LACKS)
         suite.add("whole address space: nowhere", nowhere, a, b, **LACKS)
         suite.add("whole address space: across stretches", across_stretches, a, b, **LACKS)
-        suite.add("whole address space: far and wide", far_and_wide, a, b, limit=300, **LACKS)
+        suite.add("whole address space: far and wide", far_and_wide, a, b, **LACKS)
         suite.run()
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900
+# vm: TMO=1800
 #
 # perftest as a matrix: each of its programs over each connection, with events, inline data, several
 # queue pairs and a shared receive queue. Not how fast it is counts, but that client and server end

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=300
+# vm: TMO=1200
 """Counters that queue pairs are bound to (`rdma statistic qp`): by hand, by themselves, while they run.
 
 For the device nothing changes by that: what it shows is the sum.
@@ -24,8 +24,8 @@ from rdmatool import rdma
 NO_COUNTERS = "has none"
 # Without a timer nothing is sent again that is not lost, however slow the machine is.
 PATIENT = RcAttr(timeout=0)
-# The core asks for those of the device again after so long.
-LIFESPAN = 0.03
+# What sysfs shows may be 10 ms old, by a clock that a processor that stops can hold up.
+LIFESPAN = 0.1
 
 
 def link(device):
@@ -35,7 +35,6 @@ def link(device):
 
 def total(device):
     """What the port shows: of all queue pairs, there or gone."""
-    time.sleep(LIFESPAN)
     (shown,) = rdma("statistic", "show", *link(device))
     return {name: value for name, value in shown.items() if name not in ("ifindex", "ifname", "port")}
 
@@ -197,6 +196,7 @@ def gone(a, b):
             writes(qa, source, target, 2)
     check_equal(counters(a), [], "counters of queue pairs that are gone")
     check_equal(total(a)["rdma_sends"] - before["rdma_sends"], 10, "messages")
+    time.sleep(LIFESPAN)
     data = int(pathlib.Path(f"/sys/class/infiniband/{a.name}/ports/1/hw_counters/rdma_sends").read_text())
     check_equal(data, total(a)["rdma_sends"], "messages in sysfs")
 
@@ -262,7 +262,7 @@ def device_gone(fabric):
 
 
 def main():
-    suite = ktap.Suite("qp_counters", limit=60)
+    suite = ktap.Suite("qp_counters")
     with Fabric() as fabric, fabric.open("a") as a, fabric.open("b") as b:
         for name, test in (
             ("one of two queue pairs", one_of_two),

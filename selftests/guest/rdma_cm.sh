@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=1500 MEM=3072
+# vm: TMO=1800 MEM=3072
 #
 # The connection manager and what goes by it: the stock clients of librdmacm and
 # perftest, between two devices and on one, IPv4 and IPv6; many connections at once;
@@ -15,6 +15,9 @@ PERF_LIMIT=${PERF_LIMIT:-180}
 trap 'fabric_down; perf_done' EXIT
 
 PORT=7471
+GROUP=239.1.2.3
+# What shows that a server can be talked to.
+READY=listens
 
 # usage: ends PATH FAMILY -- says where the server is: $NS_S, $DEV_S, $IP_S; and $IP_C, the client's
 ends() {
@@ -27,19 +30,22 @@ ends() {
 	PORT=$((PORT + 1))
 }
 
-# How many objects of the connection manager are in that state on a device?
-cm_ids() { rdma resource show cm_id link "$1/1" state "$2" 2>/dev/null | grep -c "$2"; }
+# How many objects of the connection manager are in that state on a device?  Who listens at any
+# address has one without a port on each.
+cm_ids() { rdma resource show cm_id link "$1" state "$2" 2>/dev/null | grep -c "$2"; }
 
 listens() { [[ $(cm_ids "$DEV_S" LISTEN) -gt 0 ]]; }
-listens_or_died() { ! kill -0 "$SERVER" 2>/dev/null || listens; }
+# Does the server talk to those who are to be its clients, over TCP?
+controls() { ip netns exec "$NS_S" ss -Hltn | grep -q .; }
+# Is the server a member of the multicast group?
+has_joined() { ip -n "$NS_S" maddr show | grep -qw "$GROUP"; }
+ready_or_died() { ! kill -0 "$SERVER" 2>/dev/null || "$READY"; }
 
-# Start the server of a pair; its process is $SERVER.
+# Start the server of a pair, and wait until it is ready; its process is $SERVER.
 serve() {
 	ip netns exec "$NS_S" timeout -k 5 "$PERF_LIMIT" "$@" > "$PERF_SERVER" 2>&1 < /dev/null &
 	SERVER=$!
-	# Who listens at any address cannot be seen to.
-	wait_for 3 listens_or_died
-	kill -0 "$SERVER"
+	wait_for ready_or_died && kill -0 "$SERVER"
 }
 
 client() { in_a timeout -k 5 "$PERF_LIMIT" "$@" > "$PERF_CLIENT" 2>&1 < /dev/null; }
@@ -70,7 +76,7 @@ leaves_nothing() {
 	# Whatever happens, no server may be in the way of the next test.
 	trap 'kill $SERVER 2>/dev/null' EXIT
 	"$@" || return
-	wait_for 20 nothing_left > /dev/null || { echo "left, of" "$BEFORE" ":"; nothing_left; }
+	wait_for nothing_left > /dev/null || { echo "left, of" "$BEFORE" ":"; nothing_left; }
 }
 
 # usage: pair PATH FAMILY SERVER-COMMAND -- CLIENT-COMMAND
@@ -94,6 +100,12 @@ pair() {
 
 # usage: add PATH FAMILY SERVER-COMMAND -- CLIENT-COMMAND
 add() { ktap_add "$(sed 's/.* -- //; s/ -[spab] [A-Z]*//g' <<< "$*") ($1, IPv$2)" leaves_nothing pair "$@"; }
+
+# Who receives is no server that listens.
+multicast() {
+	READY=has_joined
+	pair link 4 mckey -m "$GROUP" -b SERVER -C 5 -- mckey -m "$GROUP" -b CLIENT -C 5 -s
+}
 
 queue_pair_1() {
 	rdma resource show qp link "$1/1" | grep -E 'lqpn 1 .*type GSI .*state RTS' && return
@@ -147,7 +159,7 @@ refused() {
 	ends link 4
 	if client rping -c -a "$IP_S" -p "$PORT" -C 1; then echo "connected"; return 1; fi
 	grep -q REJECTED "$PERF_CLIENT" || { cat "$PERF_CLIENT"; return 1; }
-	[[ $((SECONDS - began)) -le $((10 * PATIENCE)) ]]
+	[[ $((SECONDS - began)) -le $((WAIT * PATIENCE)) ]]
 }
 
 established() { [[ $(cm_ids "$DEV_S" CONNECT) -ge $1 ]]; }
@@ -161,6 +173,8 @@ rping_of() {
 	done 2>/dev/null
 }
 
+no_rping() { [[ -z $(rping_of -s)$(rping_of -c) ]]; }
+
 # usage: killed END -- one end of a connection that is busy is killed: the other learns of it
 killed() {
 	local rping
@@ -168,13 +182,13 @@ killed() {
 	serve rping -s -a "$IP_S" -p "$PORT" -C 0 -S 4000 || return
 	client rping -c -a "$IP_S" -p "$PORT" -C 0 -S 4000 &
 	rping=$!
-	wait_for 20 established 1 || { cat "$PERF_SERVER" "$PERF_CLIENT"; return 1; }
+	wait_for established 1 || { cat "$PERF_SERVER" "$PERF_CLIENT"; return 1; }
 	sleep 1
 	kill -KILL "$(rping_of "$1")" || return
 	# The other one ends by itself.
-	wait_for 30 none_established || return
+	wait_for none_established || return
 	wait "$rping" "$SERVER" 2>/dev/null
-	return 0
+	no_rping
 }
 
 # A device goes away under connections that are busy, and the programs learn of it.
@@ -184,17 +198,18 @@ deleted() {
 	serve rping -s -P -a "$IP_S" -p "$PORT" -S 4000 || return
 	client rping -c -a "$IP_S" -p "$PORT" -C 0 -S 4000 &
 	rping=$!
-	wait_for 20 established 1 || { cat "$PERF_SERVER" "$PERF_CLIENT"; return 1; }
+	wait_for established 1 || { cat "$PERF_SERVER" "$PERF_CLIENT"; return 1; }
 	sleep 1
 	link_del "$DEV_S" || { echo "deletion took too long"; return 1; }
-	kill "$rping" "$SERVER" 2>/dev/null
+	kill "$(rping_of -c)" "$SERVER" 2>/dev/null
 	wait "$rping" "$SERVER" 2>/dev/null
+	wait_for no_rping || { echo "a program does not end"; return 1; }
 	device_up "$NS_B" "$DEV_B" "$IF_B" "$IP4_B" "$IP6_B"
 }
 
 many() {
-	local milliseconds=$((30000 * PATIENCE))
-	PERF_LIMIT=$((200 * PATIENCE)) pair link 4 \
+	local milliseconds=$((120000 * PATIENCE)) READY=controls
+	PERF_LIMIT=$((600 * PATIENCE)) pair link 4 \
 		cmtime -L -b SERVER -C SERVER -c "$1" -t $milliseconds -- cmtime -b CLIENT -C SERVER -c "$1" -t $milliseconds || return
 	note "$(grep -E 'full connect|connect *:|disconnect' "$PERF_CLIENT" | head -n 6)"
 }
@@ -214,7 +229,7 @@ add link 4 rping -s -a SERVER -p PORT -C 20 -q -V -- rping -c -a SERVER -p PORT 
 add link 6 rstream -b SERVER -p PORT -T v -S 65536 -I 10 -C 2 -- rstream -s SERVER -p PORT -T v -S 65536 -I 10 -C 2
 add link 4 riostream -b SERVER -p PORT -T v -S 4096 -I 20 -C 5 -- riostream -s SERVER -p PORT -T v -S 4096 -I 20 -C 5
 add link 4 rdma_server -s SERVER -p PORT -- rdma_client -s SERVER -p PORT
-add link 4 mckey -m 239.1.2.3 -b SERVER -C 5 -- mckey -m 239.1.2.3 -b CLIENT -C 5 -s
+ktap_add "mckey (link, IPv4)" leaves_nothing multicast
 ktap_add "rcopy (link, IPv4)" leaves_nothing copies_a_file link 4
 for tool in "ib_send_bw -s 8192 -n 50" "ib_write_bw -s 65536 -n 20" "ib_read_lat -s 64 -n 50" "ib_send_lat -c UD -s 512 -n 50"; do
 	# shellcheck disable=SC2086

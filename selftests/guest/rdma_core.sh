@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900
+# vm: TMO=1800
 #
 # The test-suite of rdma-core, on one device: each result must be the one that is
 # listed in rdma_core.expected.

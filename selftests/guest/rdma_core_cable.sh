@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900
+# vm: TMO=1800
 #
 # Those tests of rdma-core that have traffic, on one device whose packets to itself do not go
 # through the loopback device, but out to the cable, which returns them.
@@ -28,6 +28,8 @@ local_later() {
 		ip -n "$NS_A" "$1" rule del pref 0
 }
 
+# Also the address that the netdev gives itself, which it does a while after it has come up.
+have_link_address() { ip -n "$NS_A" -6 addr show dev "$IF_A" scope link -tentative | grep -q fe80; }
 near_addresses() { ip -n "$NS_A" -j addr show dev "$IF_A" | jq -r '.[].addr_info[].local'; }
 
 # The far end returns the frames that are for it alone to where they come from.
@@ -48,7 +50,7 @@ cable_returns() {
 sent() { in_a cat "/sys/class/net/$1/statistics/tx_packets"; }
 
 trap fabric_down EXIT
-fabric_up && cable_returns || { echo "Bail out! the network does not come up"; exit 1; }
+fabric_up && wait_for have_link_address && cable_returns || { echo "Bail out! the network does not come up"; exit 1; }
 sysctl -qw vm.nr_hugepages=64
 [[ $# -gt 0 ]] || set -- "${TRAFFIC[@]}"
 by_cable=$(sent "$IF_A") by_loopback=$(sent lo)

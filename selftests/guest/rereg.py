@@ -25,12 +25,12 @@ from rdma import (
     ACCESS,
     ALL_ACCESS,
     MW_TYPE,
+    SOON,
     STATUS,
     Device,
     Fabric,
     Region,
     Remote,
-    ack_timeout,
     pair,
     poll_for,
     refused,
@@ -318,9 +318,9 @@ class Writer(threading.Thread):
         """Have something changed while it runs; returns what `change` returns."""
         self.start()
         for _ in range(3):
-            check(self.running.acquire(timeout=ktap.patient(20)), "nothing is written")
+            check(self.running.acquire(timeout=ktap.patient(SOON)), "nothing is written")
         result = change()
-        self.join(ktap.patient(20))
+        self.join(ktap.patient(SOON))
         check(not self.is_alive(), "it is still written to")
         check_equal(self.status, STATUS.REM_ACCESS_ERR, f"status after {self.written} WRITEs")
         return result
@@ -331,7 +331,7 @@ def taken_away(a, b, change):
     there = Mapped(b, 16)
     for _ in range(5):
         anew(b, there, access=ALL_ACCESS, pd=b.pd.handle)
-        with pair(a, b, timeout=ack_timeout(15)) as (qa, _):
+        with pair(a, b) as (qa, _):
             writer = Writer(qa, there.at(), there.length)
 
             def take_away():
@@ -357,7 +357,7 @@ def without_memory(a, b):
     """When the call returns nothing more is written to the former memory."""
     for _ in range(5):
         there, other = Mapped(b, 16), mmap.mmap(-1, PAGE)
-        with pair(a, b, timeout=ack_timeout(15)) as (qa, _):
+        with pair(a, b) as (qa, _):
             writer = Writer(qa, there.at(), there.length)
 
             def move():
@@ -418,7 +418,7 @@ def churn(device, stop):
 def unnoticed(a, b):
     """Traffic does not notice that its regions are registered anew with what it needs."""
     stop = threading.Event()
-    with concurrent.futures.ThreadPoolExecutor() as pool, pair(a, b, timeout=ack_timeout(15)) as (qa, qb):
+    with concurrent.futures.ThreadPoolExecutor() as pool, pair(a, b) as (qa, qb):
         churning = [pool.submit(churn, device, stop) for device in (a, b)]
         try:
             workload.exercise(qa, qb)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=900
+# vm: TMO=1800
 """States of queue pairs: every pair of states with every attribute, and what the states mean to
 traffic."""
 
@@ -28,15 +28,19 @@ from rdma import (
     ATTR,
     EVENT,
     MTU,
+    SOON,
     STATE,
     STATUS,
     Fabric,
     Peer,
+    RcAttr,
     RcQp,
     SharedQueue,
     UcQp,
     ack_timeout,
+    eventually,
     expect_none,
+    on_one_processor,
     pair,
     poll_for,
     refused,
@@ -350,8 +354,8 @@ def drain_waits(a, b, asked):
         recv = [qb.recv([scene.there.sge(0, 4096)]) for _ in range(2)]
         check_equal([c.wr_id for c in qa.sent(1)], [first], "the message that had begun")
         check_equal([c.wr_id for c in qb.received(1)], recv[:1], "its receive")
-        check_equal(a.event(5 if asked else 0.3), EVENT.SQ_DRAINED if asked else None, "event")
-        check(not scene.draining(), "still draining")
+        check_equal(a.event(SOON if asked else 0.3), EVENT.SQ_DRAINED if asked else None, "event")
+        eventually(lambda: not scene.draining(), "it has drained")
         expect_none(qa.send_cq, 0.3)
         expect_none(qb.recv_cq, 0.1)
         check_equal(a.event(0.2), None, "another event")
@@ -391,7 +395,7 @@ def drain_again(a, b, kind):
             send = [qa.send([scene.here.sge(0, 2500)]) for _ in range(4)]
             notified_drain(qa) if round_ % 2 else qa.go(STATE.SQD)
             send += [qa.send([scene.here.sge(0, 1500)]) for _ in range(4)]
-            check_equal(a.event(5 if round_ % 2 else 0), EVENT.SQ_DRAINED if round_ % 2 else None, "event")
+            check_equal(a.event(SOON if round_ % 2 else 0), EVENT.SQ_DRAINED if round_ % 2 else None, "event")
             qa.go(STATE.RTS)
             check_equal([c.wr_id for c in qa.sent(8)], send, "sends")
             check_equal([c.wr_id for c in qb.received(8)], recv, "receives")
@@ -417,7 +421,8 @@ def receives_in_sqd(a, b, kind):
 
 def reset_forgets(a, b):
     """After RESET the old life does not show: requests, timers, PSNs, saved responses, credits."""
-    with Scene((a, b), rd_atomic=1, timeout=ack_timeout(14), min_rnr_timer=0) as scene:
+    # No packet of one life is to come late in the next: each has but one copy for a quarter of a second.
+    with on_one_processor(), Scene((a, b), rd_atomic=1, timeout=ack_timeout(20), min_rnr_timer=0) as scene:
         qa, qb = scene.qa, scene.qb
         for round_ in range(4):
             # The same PSNs in each life: an atomic must not be answered from an earlier one.
@@ -454,13 +459,18 @@ def reset_is_deaf(a, b):
         check_equal(statuses(poll_for(qa.send_cq, 1)), [(number, STATUS.RETRY_EXC_ERR)], "write")
         check_equal(scene.there.read(8), bytes(8), "memory")
         qa.go(STATE.RESET)
+        # Now there is somebody who answers, when there is time.
+        for qp in (qa, qb):
+            qp.attr = RcAttr()
+            qp.renumber()
         scene.life()
         scene.works()
 
 
 def many_lives(a, b, kind):
     """Through all states and back, again and again; each life works."""
-    with Scene((a, b), kind=KINDS[kind]) as scene:
+    # Without a timer no copy of a packet can come in the next life.
+    with Scene((a, b), kind=KINDS[kind], timeout=0) as scene:
         qa, qb = scene.qa, scene.qb
         for round_ in range(30):
             recv = qb.recv([scene.there.sge()])
@@ -493,14 +503,14 @@ def change_rnr_timer(a, b, state):
             qb.received(1)
             return time.monotonic() - began
 
-        check(any(waits() > 0.4 for _ in range(5)), "no wait of 655 ms")
+        check(any(waits() > 0.4 for _ in range(50)), "no wait of 655 ms")
         if state == STATE.SQD:
             qb.go(STATE.SQD)
         qb.modify(ATTR.MIN_RNR_TIMER, min_rnr_timer=1)
         if state == STATE.SQD:
             qb.go(STATE.RTS)
-        # Where all is slow it may take long once, but not always.
-        check(any(waits() < 0.3 for _ in range(5)), "a wait of 10 us takes long")
+        # Where all is slow it may take long some times, but not always.
+        check(any(waits() < 0.3 for _ in range(50)), "a wait of 10 us takes long")
         check_equal(qb.qp.query(ATTR.MIN_RNR_TIMER)[0].min_rnr_timer, 1, "min_rnr_timer")
 
 
@@ -520,14 +530,16 @@ def change_access(a, b, kind, state):
             scene.here.fill(byte)
             qa.write([scene.here.sge(0, 8)], scene.there.at())
 
-        write(1)
-        qa.sent(1)
-        check_equal(scene.there.read(8), b"\1" * 8, "memory")
+        def arrives(byte):
+            write(byte)
+            qa.sent(1)
+            # On an unreliable connection it is complete when it has been sent.
+            eventually(lambda: scene.there.read(8) == bytes([byte]) * 8, f"{byte} is written")
+
+        arrives(1)
         change(0)
         change(ALL_ACCESS)
-        write(2)
-        qa.sent(1)
-        check_equal(scene.there.read(8), b"\2" * 8, "memory")
+        arrives(2)
         change(ACCESS.REMOTE_READ)
         write(3)
         if kind == "RC":
@@ -704,7 +716,7 @@ def query_path(a, b):
 
 
 def main():
-    suite = ktap.Suite("states", limit=60)
+    suite = ktap.Suite("states")
     with Fabric() as fabric, fabric.open("a") as a, fabric.open("b") as b:
 
         def add(name, func, *args, **options):

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=600
+# vm: TMO=1800
 #
 # The stock clients in many combinations: between two devices and on one, IPv4 and
 # IPv6, path MTU 1024 and 4096, events, inline, several queue pairs, both directions.
@@ -28,7 +28,7 @@ vlan_up() {
 	ip -n "$1" link add link "$3" name vlan5 type vlan id 5 &&
 		ip -n "$1" addr add "$4/24" dev vlan5 &&
 		ip -n "$1" link set vlan5 up &&
-		wait_for 10 have_gid "$2" "$4"
+		wait_for have_gid "$2" "$4"
 }
 
 # Addresses of a VLAN are the device's below it, and its packets are tagged.

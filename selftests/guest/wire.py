@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=600
+# vm: TMO=1200
 """What is on the wire: each operation in both directions is captured, and every packet examined."""
 
 import collections
@@ -8,7 +8,6 @@ import contextlib
 import pathlib
 import struct
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
@@ -16,8 +15,9 @@ import ktap
 import roce
 import workload
 from capture import capture
+from counters import Watch
 from datagram import QKEY, UdAttr, UdQp
-from ktap import check, check_equal, patient
+from ktap import check, check_equal
 from rdma import (
     ACCESS,
     ALL_ACCESS,
@@ -30,7 +30,6 @@ from rdma import (
     Fabric,
     RcAttr,
     RcQp,
-    ack_timeout,
     pair,
     poll_for,
     statuses,
@@ -214,10 +213,11 @@ def datagrams(fabric, ends, family):
 def negative(fabric, ends):
     """What is refused is refused on the wire as specified."""
     with capture(fabric, "refused") as packets:
-        with pair(*ends, min_rnr_timer=22, rnr_retry=7) as (qa, qb):
+        with pair(*ends, min_rnr_timer=22, rnr_retry=7, **PATIENT) as (qa, qb):
             here, there = qa.device.region(64), qb.device.region(64)
+            at_b = Watch(ends[1])
             qa.send([here.sge()])
-            time.sleep(patient(0.1))
+            at_b.until("send_rnr_err")
             qb.recv([there.sge()])
             qa.sent(1)
             bad = qa.write([here.sge()], there.at()._replace(rkey=0))
@@ -233,7 +233,7 @@ def retransmission(fabric, ends):
     fabric.b.run("tc", "qdisc", "add", "dev", fabric.b.netdev, "root", "netem", "loss", "10%")
     fabric.a.run("tc", "qdisc", "add", "dev", fabric.a.netdev, "root", "netem", "loss", "10%")
     try:
-        with capture(fabric, "retransmission") as packets, pair(*ends, timeout=ack_timeout(12)) as (qa, qb):
+        with capture(fabric, "retransmission") as packets, pair(*ends) as (qa, qb):
             workload.exercise(qa, qb, kinds=("send", "send_imm", "write", "write_imm"))
     finally:
         for end in (fabric.a, fabric.b):
@@ -249,7 +249,7 @@ def retransmission(fabric, ends):
 
 
 def main():
-    suite = ktap.Suite("wire", limit=60)
+    suite = ktap.Suite("wire")
     with contextlib.ExitStack() as stack:
         fabric = stack.enter_context(Fabric())
         for end in (fabric.a, fabric.b):

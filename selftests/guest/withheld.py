@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=1200
+# vm: TMO=1800
 """Pages that user space does not give out: who waits for them can end, and nobody else waits."""
 
 import contextlib
@@ -15,8 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import ktap
 from ktap import check, check_equal, patient
-from machine import eventually
-from rdma import ACCESS, ALL_ACCESS, Fabric, Region, pair
+from rdma import ACCESS, ALL_ACCESS, SOON, Fabric, Region, eventually, pair
 from withholding import Withholding
 
 WAITER = pathlib.Path(__file__).resolve().parent / "lib/waiter.py"
@@ -42,7 +41,7 @@ class Waiter:
     def kill(self):
         """Have it end, and wait for that."""
         self.process.kill()
-        self.process.wait(patient(60))
+        self.process.wait(patient(SOON))
 
     def __enter__(self):
         return self
@@ -85,7 +84,7 @@ def process_ends(what):
             waiter.kill()
         check(not file.says_more(), "more pages were asked for")
         file.give_out()
-        eventually(nothing_is_left, "all that it had is gone", 60)
+        eventually(nothing_is_left, "all that it had is gone")
 
 
 def device_goes(what):
@@ -103,7 +102,7 @@ def device_goes(what):
         check(refused.returncode != 0 and "in use" in refused.stderr, "rmmod:", refused.stderr)
         waiter.kill()
         file.give_out()
-        eventually(lambda: subprocess.run(unload, capture_output=True, check=False).returncode == 0, "rmmod", 60)
+        eventually(lambda: subprocess.run(unload, capture_output=True, check=False).returncode == 0, "rmmod")
         subprocess.run(["modprobe", module], check=True)
 
 
@@ -124,7 +123,7 @@ def a_few_at_a_time():
 
 
 def main():
-    suite = ktap.Suite("withheld pages", limit=300)
+    suite = ktap.Suite("withheld pages")
     lacks = {"rxe_differs": "waits in the softirq"}
     for what in SIDES:
         suite.add(f"{what}: comes at last", comes_at_last, what, **lacks)

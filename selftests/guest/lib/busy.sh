@@ -5,10 +5,10 @@
 
 # A client and a server that do not stop by themselves.
 busy_start() {
-	local busy=(link 4 ib_write_bw -D $((50 * PATIENCE)) -s 4096)
-	perf_serve "${busy[@]}"
+	local PERF_LIMIT=86400 busy=(link 4 ib_write_bw -D 86400 -s 4096)
+	perf_serve "${busy[@]}" || return
 	perf_client "${busy[@]}" &
-	wait_for 15 busy_moves || { cat "$PERF_CLIENT"; return 1; }
+	wait_for busy_moves || { cat "$PERF_CLIENT"; return 1; }
 }
 
 sent_packets() { in_a cat "/sys/class/net/$IF_A/statistics/tx_packets" 2>/dev/null || echo 0; }

@@ -16,6 +16,7 @@ import time
 import check_capture
 import roce
 from ktap import check, check_equal
+from rdma import on_one_processor
 
 OUT = pathlib.Path(os.environ.get("OUT") or ("/out" if os.path.ismount("/out") else tempfile.mkdtemp()))
 
@@ -35,7 +36,9 @@ def capture(fabric, name):
     tap.bind((fabric.a.netdev, 3))  # ETH_P_ALL
     packets = []
     with tap:
-        yield packets
+        # What is sent in order is to be seen in order.
+        with on_one_processor():
+            yield packets
         time.sleep(0.2)
         _, lost = struct.unpack("II", tap.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         check_equal(lost, 0, "packets the capture has lost")

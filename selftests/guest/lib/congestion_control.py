@@ -67,7 +67,7 @@ class Flow:
 
     def finish(self):
         """Wait for all that is posted."""
-        self.qa.sent(self.posted, 60)
+        self.qa.sent(self.posted)
         self.posted = 0
         check_equal((self.qa.state, self.qb.state), (STATE.RTS, STATE.RTS), "states")
 

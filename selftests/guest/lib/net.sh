@@ -37,19 +37,22 @@ within() {
 	timeout -k 5 "$limit" "$@"
 }
 
-# Repeat a command until it succeeds.  usage: wait_for SECONDS COMMAND...
+# Seconds after which nobody waits any more: longer than any delay of a machine that has other work.
+WAIT=60
+
+# Repeat a command until it succeeds, or for WAIT seconds.  usage: wait_for COMMAND...
 wait_for() {
-	local end=$((SECONDS + $1 * PATIENCE))
-	shift
+	local end=$((SECONDS + WAIT * PATIENCE))
 	until "$@"; do
 		[[ $SECONDS -lt $end ]] || return 1
 		sleep 0.1
 	done
 }
 
-# usage: netns_up NAMESPACE
+# No address is looked for at others before it is used.  usage: netns_up NAMESPACE
 netns_up() {
 	ip netns add "$1"
+	ip netns exec "$1" sysctl -qw net.ipv6.conf.default.accept_dad=0
 	ip -n "$1" link set lo up
 }
 
@@ -60,6 +63,9 @@ end_up() {
 	ip -n "$1" addr add "$5/64" dev "$2" nodad
 }
 
+# Has the network told everybody that a netdev is up?  usage: is_up NAMESPACE NETDEV
+is_up() { [[ $(ip netns exec "$1" cat "/sys/class/net/$2/operstate") == up ]]; }
+
 # Only the two namespaces and the cable.  usage: cable_up [MTU]
 cable_up() {
 	local mtu=${1:-4200}
@@ -69,15 +75,16 @@ cable_up() {
 		peer name "$IF_B" netns "$NS_B" address 02:77:00:00:00:02
 	end_up "$NS_A" "$IF_A" "$mtu" "$IP4_A" "$IP6_A"
 	end_up "$NS_B" "$IF_B" "$mtu" "$IP4_B" "$IP6_B"
+	wait_for is_up "$NS_A" "$IF_A" && wait_for is_up "$NS_B" "$IF_B" || return
 	# Fill the neighbour tables: what follows is to measure RDMA, not ARP.
-	wait_for 10 in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null
-	wait_for 10 in_a ping -q -c 1 -W 1 "$IP6_B" > /dev/null
+	wait_for in_a ping -q -c 1 -W 1 "$IP4_B" > /dev/null &&
+		wait_for in_a ping -q -c 1 -W 1 "$IP6_B" > /dev/null
 }
 
 # usage: link_add NAMESPACE DEVICE NETDEV
-link_add() { within 20 ip netns exec "$1" rdma link add "$2" type "$LINK_TYPE" netdev "$3"; }
+link_add() { within 60 ip netns exec "$1" rdma link add "$2" type "$LINK_TYPE" netdev "$3"; }
 
-link_del() { within 20 rdma link delete "$1"; }
+link_del() { within 60 rdma link delete "$1"; }
 
 have_device() { [[ -e /sys/class/infiniband/$1 ]]; }
 no_device() { ! have_device "$1"; }
@@ -107,13 +114,13 @@ have_gid() { gid_index "$@" > /dev/null; }
 # usage: device_up NAMESPACE DEVICE NETDEV IPV4 IPV6
 device_up() {
 	link_add "$1" "$2" "$3" &&
-		wait_for 10 have_gid "$2" "$4" &&
-		wait_for 10 have_gid "$2" "$5"
+		wait_for have_gid "$2" "$4" &&
+		wait_for have_gid "$2" "$5"
 }
 
 # usage: device_up_4 NAMESPACE DEVICE NETDEV IPV4
 device_up_4() {
-	link_add "$1" "$2" "$3" && wait_for 10 have_gid "$2" "$4"
+	link_add "$1" "$2" "$3" && wait_for have_gid "$2" "$4"
 }
 
 # usage: fabric_up [MTU]

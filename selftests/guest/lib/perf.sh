@@ -12,9 +12,9 @@
 
 PERF_DIR=$(mktemp -d)
 PERF_CLIENT=$PERF_DIR/client PERF_SERVER=$PERF_DIR/server
-# 67 ms, 4.096 us * 2^14, where all is as quick as it should be.
-PERF_ACK_TIMEOUT=$(awk -v patience="$PATIENCE" 'BEGIN { print 14 + int(log(patience) / log(2)) }')
-PERF_LIMIT=$((${PERF_LIMIT:-60} * PATIENCE))
+# 1.1 s, 4.096 us * 2^18, and with the retries half a minute: a peer may stop for a while, and is not given up.
+PERF_ACK_TIMEOUT=$(awk -v patience="$PATIENCE" 'BEGIN { print 18 + int(log(patience) / log(2)) }')
+PERF_LIMIT=$((${PERF_LIMIT:-180} * PATIENCE))
 PERF_PORT=$((20000 + BASHPID % 10000))
 
 perf_done() { rm -rf "$PERF_DIR"; }
@@ -48,7 +48,7 @@ perf_serve() {
 		$(perf_common "$tool" "$device" "$(gid_index "$device" "${!address}")") "$@" \
 		> "$PERF_SERVER" 2>&1 < /dev/null &
 	PERF_PID=$!
-	wait_for 20 perf_listens_or_died "$PERF_PID" "$PERF_PORT"
+	wait_for perf_listens_or_died "$PERF_PID" "$PERF_PORT"
 }
 
 # Run the client of the pair that perf_serve began.

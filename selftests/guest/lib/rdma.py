@@ -73,12 +73,14 @@ WITH_INV = int(e.ibv_wc_flags.IBV_WC_WITH_INV)
 ALL_ACCESS = ACCESS.LOCAL_WRITE | ACCESS.REMOTE_WRITE | ACCESS.REMOTE_READ | ACCESS.REMOTE_ATOMIC
 PSN_MASK = 0xFFFFFF
 POLL_PAUSE = 0.0005
+# Seconds in which what has to happen happens, however busy the machine is.
+SOON = 60
 
 
 # The network.
 
 
-def shell(function, *args, timeout=60):
+def shell(function, *args, timeout=300):
     """Run a function of net.sh; returns what it prints."""
     script = f'set -e; . "{LIB}/net.sh"; {function} "$@"'
     done = subprocess.run(
@@ -109,7 +111,7 @@ class End:
         """Its IPv4 address as on the wire."""
         return socket.inet_aton(self.ip4)
 
-    def run(self, *command, timeout=30):
+    def run(self, *command, timeout=120):
         """Run a command in the network namespace of this end."""
         return subprocess.run(
             ["ip", "netns", "exec", self.netns, *command],
@@ -176,6 +178,15 @@ def gid_index(device, address):
         if ipaddress.ip_address((gids / str(index)).read_text().strip()) == wanted:
             return index
     raise AssertionError(f"{device} has no GID for {address}")
+
+
+def has_gid(device, address):
+    """Is an address in a device's GID table?"""
+    try:
+        gid_index(device, address)
+    except AssertionError:
+        return False
+    return True
 
 
 # Memory.
@@ -302,7 +313,7 @@ class Device:
         """Make one end of a connection."""
         return kind(self, attr)
 
-    def event(self, seconds=5):
+    def event(self, seconds=SOON):
         """The next asynchronous event, or None if there is none in time."""
         if not select.select([self.async_fd], [], [], patient(seconds))[0]:
             return None
@@ -352,7 +363,20 @@ class Completion(typing.NamedTuple):
         )
 
 
-def poll_for(cq, count, seconds=20):
+def comes_true(condition, seconds=SOON):
+    """Whether it becomes true in that time."""
+    deadline = time.monotonic() + patient(seconds)
+    while not (now := condition()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(now)
+
+
+def eventually(condition, what, seconds=SOON):
+    """Wait until it is true."""
+    check(comes_true(condition, seconds), f"not after {seconds} s: {what}")
+
+
+def poll_for(cq, count, seconds=SOON):
     """Exactly `count` completions of a CQ, or an error that says how many came."""
     found = []
     deadline = time.monotonic() + patient(seconds)
@@ -367,9 +391,11 @@ def poll_for(cq, count, seconds=20):
 def expect_none(cq, seconds=0.2):
     """Nothing (more) may complete."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while True:
         extra = [Completion.of(wc) for wc in cq.poll(16)[1]]
         check(not extra, "unexpected completions:", extra)
+        if time.monotonic() >= deadline:
+            return
         time.sleep(POLL_PAUSE)
 
 
@@ -388,7 +414,8 @@ class RcAttr:
     """What a connected QP is created and connected with. An UC QP has no use for some of it."""
 
     mtu: int = 1024
-    timeout: int = ack_timeout(14)  # 67 ms
+    # 0.5 s. With the retries it takes a quarter of a minute until a peer is given up that has stopped.
+    timeout: int = ack_timeout(17)
     retry_cnt: int = 7
     rnr_retry: int = 7
     min_rnr_timer: int = 12  # 0.64 ms
@@ -516,6 +543,10 @@ class RcQp:
             max_rd_atomic=self.attr.rd_atomic,
         )
 
+    def renumber(self):
+        """Have other PSNs in the next life: packets of this one may still be on their way."""
+        self.psn = (self.psn + PSN_MASK // 4) & PSN_MASK
+
     def connect(self, peer):
         """RESET to RTS."""
         self.to_init()
@@ -578,11 +609,11 @@ class RcQp:
 
     # Completions.
 
-    def sent(self, count, seconds=20):
+    def sent(self, count, seconds=SOON):
         """The next completions of the send queue, all of which must be good."""
         return good(poll_for(self.send_cq, count, seconds))
 
-    def received(self, count, seconds=20):
+    def received(self, count, seconds=SOON):
         """The next completions of the receive queue, all of which must be good."""
         return good(poll_for(self.recv_cq, count, seconds))
 
@@ -672,14 +703,31 @@ def good(completions):
 
 
 @contextlib.contextmanager
+def on_one_processor():
+    """What this thread sends arrives in that order: each processor has a queue of packets that come in."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def in_order(kind):
+    """What the packets of such QPs need: of what overtakes a reliable connection makes good."""
+    return contextlib.nullcontext() if kind.TYPE == RcQp.TYPE else on_one_processor()
+
+
+@contextlib.contextmanager
 def pair(a, b, attr=RcAttr(), attr_b=None, kind=RcQp, **changes):
     """Two connected QPs, of two devices or twice of the same one."""
     attr = attr.with_(**changes)
     qa, qb = a.qp(kind, attr), b.qp(kind, attr_b or attr)
     try:
-        qa.connect(qb.peer)
-        qb.connect(qa.peer)
-        yield qa, qb
+        with in_order(kind):
+            qa.connect(qb.peer)
+            qb.connect(qa.peer)
+            yield qa, qb
     finally:
         qa.close()
         qb.close()

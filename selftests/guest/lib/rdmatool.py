@@ -12,7 +12,7 @@ DRIVER = "drv_"
 def rdma(*arguments, user=0):
     """Have a user run it; what it prints is read as JSON, if it prints anything."""
     command = ["rdma", "-j", *map(str, arguments)]
-    done = subprocess.run(command, user=user, capture_output=True, text=True, timeout=patient(20), check=False)
+    done = subprocess.run(command, user=user, capture_output=True, text=True, timeout=patient(120), check=False)
     if done.returncode != 0:
         raise OSError(f"rdma {' '.join(map(str, arguments))}: {done.stderr.strip()}")
     return [entry for entry in json.loads(done.stdout or "[]") if entry]

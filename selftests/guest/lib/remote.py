@@ -14,7 +14,7 @@ import pickle
 import socket
 
 # A machine that does not answer for so long is gone, at the latest (seconds).
-KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 6}
+KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 9}
 
 
 class Unreachable(Exception):

@@ -111,7 +111,7 @@ class Withholding:
         )
         self.await_line("mounted")
 
-    def await_line(self, line, seconds=30):
+    def await_line(self, line, seconds=60):
         """Wait until the file system says that."""
         said = None
         while said != line:

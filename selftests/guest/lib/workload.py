@@ -12,7 +12,7 @@ import random
 import time
 
 from ktap import check, check_equal, patient
-from rdma import POLL_PAUSE, STATUS, WC_OPCODE, WITH_IMM, RcQp
+from rdma import POLL_PAUSE, SOON, STATUS, WC_OPCODE, WITH_IMM, RcQp
 
 KINDS = ("send", "send_imm", "write", "write_imm", "read", "cmp_swp", "fetch_add")
 SIZES = (0, 1, 3, 4, 64, 255, 1023, 1024, 1025, 3000, 4096, 4097, 10000, 32768)
@@ -158,7 +158,7 @@ class Operation:
         """The memory where the data goes, with the guards around it."""
         return self.target.read(self.size + 2 * GUARD, self.offset - GUARD)
 
-    def arrive(self, wanted, seconds=10):
+    def arrive(self, wanted, seconds=SOON):
         """A WRITE that nobody answers is complete when it has been sent: wait until it is there."""
         if self.kind != "write" or self.stream.sender.TYPE == RcQp.TYPE:
             return
@@ -177,7 +177,7 @@ class Operation:
             check(False, f"{self}: bytes differ from offset {first} on")
 
 
-def exercise(qa, qb, sizes=SIZES, kinds=KINDS, repeat=1, seed=1, window=16, seconds=30):
+def exercise(qa, qb, sizes=SIZES, kinds=KINDS, repeat=1, seed=1, window=16, seconds=SOON):
     """Run all operations in both directions of a connection at once; returns how many a direction did."""
     streams = [Stream(qa, qb, seed, window, max(sizes)), Stream(qb, qa, seed + 1, window, max(sizes))]
     todo = list(operations(sizes, kinds, repeat))

@@ -26,11 +26,17 @@ impl Requester {
     pub(super) fn resend(&mut self, at: Cursor) {
         let is_last = at.psn.next() == self.sent;
         if self.next.psn == self.sent && !is_last && self.habit.try_one() {
-            self.resend = Some(Resend::one(at, Cause::Told));
+            self.send_again(Resend::one(at, Cause::Told));
             self.undo = None;
         } else {
             self.go_back();
         }
+    }
+
+    /// Has packets sent again the first of which the responder lacks: it has answered to those before.
+    fn send_again(&mut self, resend: Resend) {
+        self.inquired = resend.at.psn;
+        self.resend = Some(resend);
     }
 
     /// Has all be sent again that is not acknowledged.
@@ -39,7 +45,7 @@ impl Requester {
         self.shown = self.acked.psn;
         self.asked = self.acked.psn;
         self.resend = None;
-        self.unasked = 0;
+        self.inquired = self.acked.psn;
         self.undo = None;
         self.ack_deadline = None;
     }
@@ -128,13 +134,11 @@ impl Requester {
             return;
         }
         match resend.cause {
-            Cause::Told | Cause::Both if was_kept => {
-                self.resend = Some(Resend::one(at, Cause::Told));
-            }
+            Cause::Told | Cause::Both if was_kept => self.send_again(Resend::one(at, Cause::Told)),
             Cause::Told | Cause::Both => {
                 self.habit.missed();
                 if self.habit.keeps() {
-                    self.resend = Some(resend.twice(at));
+                    self.send_again(resend.twice(at));
                 } else {
                     self.go_back();
                 }
@@ -190,7 +194,7 @@ impl Requester {
         max_packets: u32,
         queue: &impl SendQueue,
     ) -> Option<RequestPlan> {
-        self.plan_ask(now, queue)
+        self.plan_ask(queue)
             .or_else(|| self.plan_resend(now, max_packets, queue))
     }
 
@@ -260,7 +264,7 @@ impl Requester {
     }
 
     /// A READ or atomic to ask for again, of which only the responses are missing.
-    fn plan_ask(&mut self, now: Instant, queue: &impl SendQueue) -> Option<RequestPlan> {
+    fn plan_ask(&mut self, queue: &impl SendQueue) -> Option<RequestPlan> {
         let oldest = self.acked.psn;
         let Some((at, count)) = self.next_ask(queue) else {
             let all = oldest.wrapping_add(self.askable());
@@ -280,12 +284,10 @@ impl Requester {
         )
         .asking_for(count)
         .repeating(1);
-        self.undo = Some(Undo::new(&plan, Before::Ask(self.asked)));
+        self.undo = Some(Undo::new(&plan, self.inquired, Before::Ask(self.asked)));
         self.asked = at.psn.wrapping_add(count);
         self.split = self.split.max_from(oldest, self.asked);
-        if self.ack_deadline.is_none() {
-            self.arm(now);
-        }
+        self.inquired = self.inquired.max_from(oldest, self.asked);
         Some(plan)
     }
 
@@ -315,9 +317,6 @@ impl Requester {
         if resend.at.psn == self.sent || !resend.at.wqe.is_before(self.sendable()) {
             resend.left = 0;
             self.resend = (resend.at.psn == self.sent).then_some(resend);
-            if self.ack_deadline.is_none() {
-                self.arm(now);
-            }
             return None;
         }
         let request = queue.request(resend.at.wqe);
@@ -338,23 +337,26 @@ impl Requester {
             resend.left = 0;
         }
         resend.horizon = self.sent;
+        // As ever, a message ends with a request for an acknowledgement.
+        let ack_request = match is_end || count == rest {
+            true => AckRequest::Yes,
+            false => AckRequest::No,
+        };
         let plan = RequestPlan::new(
             at.wqe,
             request,
             self.mtu,
             (at.packet, at.psn),
             count,
-            // As ever, a message ends with a request for an acknowledgement.
-            if is_end || count == rest {
-                AckRequest::Yes
-            } else {
-                AckRequest::No
-            },
+            ack_request,
         )
         .repeating(count);
-        self.undo = Some(Undo::new(&plan, Before::Resend(before)));
+        self.undo = Some(Undo::new(&plan, self.inquired, Before::Resend(before)));
         self.resend = Some(resend);
-        if resend.cause == Cause::Told || self.ack_deadline.is_none() {
+        if ack_request == AckRequest::Yes {
+            self.inquired = self.inquired.max_from(self.acked.psn, resend.at.psn);
+        }
+        if resend.cause == Cause::Told {
             self.arm(now);
         }
         Some(plan)

@@ -62,6 +62,7 @@ pub struct Completion {
 /// - `next` lies neither before `acked` nor past `sent`, and there are at most 2^23 PSNs from
 ///   `acked` to `sent`.
 /// - `shown` lies neither before `acked` nor past `next` or `confirmed`.
+/// - `inquired` lies neither before `acked` nor past `sent`.
 /// - Unless the queue is being flushed, `acked` has not reached `failure`.
 /// - The request at `acked` is no local operation that is done.
 #[derive(Debug)]
@@ -93,8 +94,10 @@ pub struct Requester {
     /// The first request of which nothing was ever sent.
     pub(super) begun: WqeSeq,
     pub(super) tail: WqeSeq,
-    /// Packets since one asked for an acknowledgement.
-    pub(super) unasked: u32,
+    /// Of all before this PSN the peer has been asked whether it has arrived.
+    pub(super) inquired: Psn,
+    /// The packet with this PSN was [withheld](Self::withheld) last.
+    pub(super) withheld: Psn,
     /// What [`unsent`](Self::unsent) goes back to.
     pub(super) undo: Option<Undo>,
     pub(super) phase: Phase,
@@ -169,6 +172,8 @@ pub(super) struct Undo {
     pub(super) first: Psn,
     /// Packets of the plan.
     pub(super) planned: u32,
+    /// As it was before the plan, whose last packet may have asked.
+    pub(super) inquired: Psn,
     pub(super) before: Before,
 }
 
@@ -180,7 +185,6 @@ pub(super) enum Before {
         next: Cursor,
         sent: Psn,
         begun: WqeSeq,
-        unasked: u32,
     },
     /// Of a plan to send again what the responder lacks.
     Resend(Resend),
@@ -189,11 +193,12 @@ pub(super) enum Before {
 }
 
 impl Undo {
-    /// Undoes `plan`: the state was as `before`.
-    pub(super) fn new(plan: &RequestPlan, before: Before) -> Self {
+    /// Undoes `plan`: the state was as `inquired` and `before` say.
+    pub(super) fn new(plan: &RequestPlan, inquired: Psn, before: Before) -> Self {
         Self {
             first: plan.psn(),
             planned: plan.count(),
+            inquired,
             before,
         }
     }
@@ -218,7 +223,8 @@ impl Requester {
             sent: start.psn,
             begun: start.wqe,
             tail: start.wqe,
-            unasked: 0,
+            inquired: start.psn,
+            withheld: start.psn,
             undo: None,
             phase: Phase::Running,
             gate: Gate::Open,
@@ -316,7 +322,8 @@ impl Requester {
         if self.ack_deadline.is_some_and(|deadline| deadline <= now) {
             self.repeat = Repeat::NotAsked;
             self.told = None;
-            if self.may_retry() {
+            // Who has not been asked owes no answer: what is sent again asks for one.
+            if !self.is_owed() || self.may_retry() {
                 self.go_back();
             }
         } else if self.reminder().is_some_and(|due| due <= now) {
@@ -371,6 +378,7 @@ impl Requester {
         self.confirmed = self.next.psn;
         self.shown = self.next.psn;
         self.asked = self.next.psn;
+        self.inquired = self.next.psn;
         self.undo = None;
         self.ack_deadline = None;
         self.settle();
@@ -389,6 +397,7 @@ impl Requester {
         self.confirmed = start.psn;
         self.shown = start.psn;
         self.asked = start.psn;
+        self.inquired = start.psn;
         self.next = start;
         self.sent = start.psn;
         self.begun = start.wqe;
@@ -437,6 +446,11 @@ impl Requester {
         self.next.psn != self.acked.psn
     }
 
+    /// Whether the peer owes an answer: it has been asked for one, and has not given it.
+    fn is_owed(&self) -> bool {
+        self.inquired != self.acked.psn
+    }
+
     /// All before `to` is done.
     pub(super) fn progress(&mut self, now: Instant, to: Cursor, queue: &impl SendQueue) {
         if to.psn == self.acked.psn {
@@ -446,7 +460,6 @@ impl Requester {
         if self.next.is_before(&to) {
             // What was about to be sent again has arrived after all.
             self.next = to;
-            self.unasked = 0;
             self.pause = None;
         }
         let from = self.acked.psn;
@@ -454,6 +467,7 @@ impl Requester {
         self.shown = self.shown.max_from(from, to.psn);
         self.asked = self.asked.max_from(from, to.psn);
         self.split = self.split.max_from(from, to.psn);
+        self.inquired = self.inquired.max_from(from, to.psn);
         self.told = self.told.filter(|psn| !psn.is_before(to.psn));
         self.acked = to;
         self.undo = None;

@@ -9,8 +9,7 @@ use crate::{
     rc::{
         plan::{AckRequest, RequestPlan},
         request::{Answer, Request, SendQueue, WqeSeq},
-        requester::{Before, Gate, Pause, Phase, Requester, Undo},
-        retry::RetryLimit, //
+        requester::{Before, Gate, Pause, Phase, Requester, Undo}, //
     },
     status::WcStatus,
     time::Instant, //
@@ -28,9 +27,18 @@ impl Requester {
         if self.phase == Phase::Flushing || self.pause.is_some() || max_packets == 0 {
             return None;
         }
-        if let Some(plan) = self.plan_recovery(now, max_packets, queue) {
-            return Some(plan);
+        let plan = self
+            .plan_recovery(now, max_packets, queue)
+            .or_else(|| self.plan_new(max_packets, queue));
+        // Whatever is on its way awaits an answer, be it sent now or before.
+        if self.phase == Phase::Running && self.ack_deadline.is_none() {
+            self.arm(now);
         }
+        plan
+    }
+
+    /// The next packets to go on with.
+    fn plan_new(&mut self, max_packets: u32, queue: &impl SendQueue) -> Option<RequestPlan> {
         self.pass_done(queue);
         let request = self.turn(queue)?;
         if request.operation().answer() == Answer::Response && self.config.max_rd_atomic == 0 {
@@ -42,7 +50,7 @@ impl Requester {
         let from = (self.next.packet, self.next.psn);
         let plan = RequestPlan::new(wqe, request, self.mtu, from, count, ack_request)
             .repeating(self.packets_to_repeat());
-        self.sending(now, request, &plan);
+        self.sending(request, &plan);
         Some(plan)
     }
 
@@ -91,12 +99,14 @@ impl Requester {
     /// are offered again by the next [`poll_transmit`](Self::poll_transmit), which is no retry; the
     /// caller knows when that makes sense.
     ///
-    /// The peer has to answer to what was sent before. If it has not been asked to, it is when that is
-    /// sent again; only who sends nothing again waits as if it had all been sent now.
-    pub fn withheld(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
-        let is_new = self.take_back(psn, queue);
-        if is_new && (!self.is_waiting() || self.config.retry == RetryLimit::Finite(0)) {
-            self.arm_timeout(now);
+    /// The peer has to answer to what was sent before. If it has not been asked to by the time it should
+    /// have, that is sent again up to here, which asks and is no retry.
+    pub fn withheld(&mut self, psn: Psn, queue: &impl SendQueue) {
+        if self.take_back(psn, queue) {
+            self.withheld = psn;
+            if !self.is_waiting() {
+                self.ack_deadline = None;
+            }
         }
     }
 
@@ -110,13 +120,9 @@ impl Requester {
         if count >= undo.planned {
             return false;
         }
+        self.inquired = undo.inquired;
         match undo.before {
-            Before::Next {
-                next,
-                sent,
-                begun,
-                unasked,
-            } => {
+            Before::Next { next, sent, begun } => {
                 self.next = next;
                 self.sent = sent;
                 if count == 0 {
@@ -126,7 +132,6 @@ impl Requester {
                     self.next.advance(request, self.mtu, count);
                     self.note_sent();
                 }
-                self.unasked = unasked.saturating_add(count);
             }
             Before::Resend(mut resend) => {
                 if count != 0 {
@@ -167,11 +172,16 @@ impl Requester {
             .room(in_flight, left, bytes_left, mtu)
             .min(self.span_left())
             .min(left)
-            .min(window.quarter(mtu).saturating_sub(self.unasked).max(1));
-        // What is sent again ends with a packet that asks whether it has arrived.
+            .min(window.quarter(mtu).saturating_sub(self.unasked()).max(1));
+        // What is sent again ends with a packet that asks whether it has arrived, and so does what comes
+        // before a packet whose data may not be there yet.
         let again = self.packets_to_repeat();
         if again != 0 {
             end = end.min(again);
+            let there = self.withheld.offset_from(self.next.psn);
+            if there != 0 {
+                end = end.min(there);
+            }
         }
         match end.min(max_packets) {
             0 => None,
@@ -199,20 +209,25 @@ impl Requester {
         self.sent.offset_from(self.next.psn)
     }
 
+    /// Packets since one asked for an acknowledgement.
+    fn unasked(&self) -> u32 {
+        let packets = self.next.psn.since(self.inquired);
+        u32::try_from(packets).unwrap_or(0)
+    }
+
     /// PSNs that may be used before some are acknowledged.
     fn span_left(&self) -> u32 {
         MAX_SPAN.saturating_sub(self.next.psn.offset_from(self.acked.psn))
     }
 
     /// Takes note that `plan` is being sent.
-    fn sending(&mut self, now: Instant, request: &Request, plan: &RequestPlan) {
+    fn sending(&mut self, request: &Request, plan: &RequestPlan) {
         let before = Before::Next {
             next: self.next,
             sent: self.sent,
             begun: self.begun,
-            unasked: self.unasked,
         };
-        self.undo = Some(Undo::new(plan, before));
+        self.undo = Some(Undo::new(plan, self.inquired, before));
         if self.next.wqe == self.begun {
             self.begun = self.begun.next();
         }
@@ -222,12 +237,8 @@ impl Requester {
         };
         self.next.advance(request, self.mtu, psns);
         self.note_sent();
-        self.unasked = match plan.ack_request() {
-            AckRequest::Yes => 0,
-            AckRequest::No => self.unasked.saturating_add(plan.count()),
-        };
-        if self.ack_deadline.is_none() {
-            self.arm(now);
+        if plan.ack_request() == AckRequest::Yes {
+            self.inquired = self.next.psn;
         }
     }
 

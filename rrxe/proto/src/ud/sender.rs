@@ -117,8 +117,8 @@ impl Sender {
 
     /// Takes back the packets of the last plan from the PSN `psn` on, whose data is not there yet. They
     /// are offered again by the next [`poll_transmit`](Self::poll_transmit).
-    pub fn withheld(&mut self, now: Instant, psn: Psn, queue: &impl SendQueue) {
-        self.messages.withheld(now, psn, queue);
+    pub fn withheld(&mut self, psn: Psn, queue: &impl SendQueue) {
+        self.messages.withheld(psn, queue);
     }
 
     /// Has `wqe` complete with `status` when all before it have completed. Nothing after it is sent

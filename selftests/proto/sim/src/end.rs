@@ -5,6 +5,7 @@
 mod answering;
 mod asking;
 mod pace;
+mod pages;
 
 pub use asking::{config, mtu, request};
 
@@ -17,7 +18,8 @@ use self::{
     answering::Answering,
     asking::{
         Asking,
-        Burst, //
+        Burst,
+        Rest, //
     },
     pace::{
         Admission,
@@ -110,6 +112,11 @@ impl End {
     /// Notices of congestion that it has heeded.
     pub fn heeded(&self) -> u64 {
         self.pace.heeded()
+    }
+
+    /// Plans that had to wait for their data.
+    pub fn withheld(&self) -> u64 {
+        self.asking.withheld()
     }
 
     /// Posts works that are due.
@@ -247,11 +254,14 @@ impl End {
                     }
                 }
             };
-            let Burst { frames, whole } = burst;
+            let Burst { frames, rest } = burst;
             left -= frames.len() as u32;
             sent.frames.extend(self.pace.send(now, frames));
+            if rest == Rest::Withheld {
+                return Ok(sent);
+            }
             sent.more = true;
-            if !whole {
+            if rest == Rest::Unsent {
                 return Ok(sent);
             }
         }
@@ -301,7 +311,7 @@ impl End {
             return Ok(None);
         }
         self.life = life;
-        self.asking.engine().enter_error();
+        self.asking.enter_error();
         self.answering.engine().enter_error();
         self.answering.flush(peer)
     }

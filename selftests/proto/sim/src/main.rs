@@ -56,7 +56,7 @@ fn describe(scenario: &Scenario) {
     }
     for (index, end) in scenario.ends.iter().enumerate() {
         println!(
-            "end {index}: {:?}\n  {:?}, depth {}, budget {}, lag {}, control {:?}, unsent {}, unkept {}, {:?}",
+            "end {index}: {:?}\n  {:?}, depth {}, budget {}, lag {}, control {:?}, unsent {}, {:?}, unkept {}, {:?}",
             end.flow.settings,
             end.fate,
             end.depth,
@@ -64,6 +64,7 @@ fn describe(scenario: &Scenario) {
             end.lag,
             end.control,
             end.unsent_per_mille,
+            end.paging,
             end.unkept_per_mille,
             end.incidents,
         );

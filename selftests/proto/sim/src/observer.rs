@@ -48,6 +48,10 @@ pub struct Observer {
     /// the timeout begin anew, too.
     asked_past: Option<u32>,
     sent_past: Nanos,
+    /// Of all before this packet the responder has been asked whether it has arrived, and has not said.
+    inquired: u32,
+    /// Since packet `solid` became the oldest or was sent, packets had to wait for their data.
+    withheld: bool,
     /// Reminders of packet `solid` since then.
     reminders: u32,
     /// The first of them may have been no reminder, so that a NAK may still count as a retry.
@@ -105,6 +109,8 @@ impl Observer {
             armed: 0,
             asked_past: None,
             sent_past: 0,
+            inquired: 0,
+            withheld: false,
             reminders: 0,
             ambiguous: false,
             told: false,
@@ -155,11 +161,23 @@ impl Observer {
         }
         if !self.rnr_retry && self.is_late(now, reference) {
             // The retry has been decided on, and is among what is not sent.
-            self.retry_owed = true;
+            self.retry_owed |= self.is_owed();
             self.retry_paid = false;
             self.told = false;
+            self.inquired = self.solid;
         }
         self.armed = self.armed.max(until);
+    }
+
+    /// Something is to be sent whose data is not there.
+    pub fn withheld(&mut self) {
+        self.withheld = true;
+    }
+
+    /// Whether the responder has been asked for an answer that it has not given: otherwise it is asked
+    /// when the timeout is over, which is no retry.
+    fn is_owed(&self) -> bool {
+        self.inquired > self.solid
     }
 
     /// Whether the timeout of packet `solid` is over, which is twice as long after a retry and four
@@ -249,6 +267,12 @@ impl Observer {
                     self.retries
                 ));
             }
+        }
+        if at == self.solid {
+            self.withheld = false;
+        }
+        if packet.ack_req || work.op.takes_credit() {
+            self.inquired = self.inquired.max(at + span);
         }
         self.position = at + span;
         Ok(())
@@ -415,6 +439,7 @@ impl Observer {
             self.rnr_naks += 1;
             self.rnr_retry = true;
             self.rnr_until = now + rnr_wait(code);
+            self.inquired = at;
             self.told = true;
             self.retry_owed = false;
             self.retry_paid = false;
@@ -427,6 +452,9 @@ impl Observer {
         let asks = is_implied || is_told;
         let is_news = asks && !std::mem::replace(&mut self.told, true);
         self.hidden |= asks && !is_news && self.ambiguous;
+        if is_news && is_told {
+            self.inquired = at;
+        }
         if is_news {
             // What an implied NAK asks for may have been asked for before.
             self.retries += u32::from(is_implied);
@@ -455,17 +483,19 @@ impl Observer {
             self.armed = now;
         } else if std::mem::take(&mut self.retry_paid) && !is_late {
             return Ok(());
-        } else if std::mem::take(&mut self.retry_owed) || is_late {
+        } else if std::mem::take(&mut self.retry_owed) || is_late && self.is_owed() {
             self.retries += 1;
             self.told &= !is_late;
             // Progress may have come between the decision to go back and the sending.
-            let may_be_old = self.retries == 1 && now < self.since + UNSENT_AT_LONGEST;
+            let may_be_old = self.retries == 1 && self.may_be_old(now);
             self.in_doubt += u32::from(may_be_old);
+        } else if is_late {
+            self.told = false;
         } else {
             self.reminders += 1;
             self.told = true;
             // It may be what sending had gone back to before there was progress.
-            self.ambiguous |= now < self.since + UNSENT_AT_LONGEST;
+            self.ambiguous |= self.may_be_old(now);
             if self.reminders > MOST_REMINDERS {
                 return Err(format!("{} reminders of packet {at}", self.reminders));
             }
@@ -473,9 +503,15 @@ impl Observer {
         }
         if is_late {
             self.armed = now;
+            self.inquired = at;
         }
         self.reminders = 0;
         Ok(())
+    }
+
+    /// Whether what is sent now may have been decided on before packet `solid` became the oldest.
+    fn may_be_old(&self, now: Nanos) -> bool {
+        self.withheld || now < self.since + UNSENT_AT_LONGEST
     }
 
     fn may_begin(&self, reference: &Reference, index: usize, part: u32) -> Judged {

@@ -111,6 +111,23 @@ pub struct Tuning {
     pub max_rd_atomic: u8,
 }
 
+/// How the pages of what a requester sends come.
+#[derive(Clone, Copy, Debug)]
+pub struct Paging {
+    /// Packets of a thousand whose page is not there when they are sent.
+    pub missing_per_mille: u32,
+    /// How long it takes at most to come.
+    pub longest: Nanos,
+}
+
+impl Paging {
+    /// All are there.
+    pub const NONE: Self = Self {
+        missing_per_mille: 0,
+        longest: 1,
+    };
+}
+
 /// One end of a connection: requester of one flow, responder of the other.
 #[derive(Clone, Debug)]
 pub struct EndPlan {
@@ -122,6 +139,8 @@ pub struct EndPlan {
     pub depth: u32,
     /// Plans of a thousand that can be sent only in part.
     pub unsent_per_mille: u32,
+    /// How the data of what it sends comes.
+    pub paging: Paging,
     /// Packets of a thousand that came past a gap and for which there is no room.
     pub unkept_per_mille: u32,
     /// Packets it sends at most in one go.
@@ -163,6 +182,7 @@ impl Scenario {
             fate: Fate::Succeeds,
             depth: 64,
             unsent_per_mille: 0,
+            paging: Paging::NONE,
             unkept_per_mille: 0,
             budget: 64,
             control: None,

@@ -76,6 +76,8 @@ pub struct Tally {
     pub failed: u64,
     /// Notices of congestion that were heeded.
     pub heeded: u64,
+    /// Plans that had to wait for their data.
+    pub withheld: u64,
     /// Virtual time.
     pub nanos: Nanos,
 }
@@ -90,6 +92,7 @@ impl Tally {
         self.works += other.works;
         self.failed += other.failed;
         self.heeded += other.heeded;
+        self.withheld += other.withheld;
         self.nanos += other.nanos;
     }
 }
@@ -386,6 +389,7 @@ impl<'a> World<'a> {
                 ));
             }
             self.tally.heeded += self.ends[index].heeded();
+            self.tally.withheld += self.ends[index].withheld();
             self.tally.resent += watch.observer.resent();
             self.tally.works += watch.completed() as u64;
             if !watch.has_succeeded() {

@@ -29,6 +29,6 @@ fn random_scenarios_end_as_they_must() {
     // A run in which nothing goes wrong on the link, or no error path is taken, tests nothing.
     if count >= 1000 {
         assert!(tally.faults > 0 && tally.resent > 0 && tally.damaged > 0 && tally.failed > 0);
-        assert!(tally.heeded > 0);
+        assert!(tally.heeded > 0 && tally.withheld > 0);
     }
 }

@@ -24,6 +24,7 @@ use rrxe_sim::{
         Fate,
         Incident,
         NodePlan,
+        Paging,
         Scenario, //
     },
     world, //
@@ -610,6 +611,21 @@ fn required_07_a_sender_that_cannot_send_loses_nothing() {
     scenario.ends[0].unsent_per_mille = 700;
     scenario.ends[1].unsent_per_mille = 700;
     Trace::of(&scenario);
+}
+
+#[test]
+fn required_07_data_that_comes_late_uses_up_no_retry() {
+    let settings = Settings {
+        retry_cnt: 0,
+        ..Settings::PLAIN
+    };
+    let mut scenario = one_way(settings, sends(10, 2000));
+    scenario.ends[0].paging = Paging {
+        missing_per_mille: 500,
+        longest: 40 * MILLISECOND,
+    };
+    let trace = Trace::of(&scenario);
+    assert_eq!(trace.count(&["completes: Success"]), 10);
 }
 
 #[test]

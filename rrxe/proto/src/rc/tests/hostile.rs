@@ -69,6 +69,7 @@ enum Happening {
     Post(Operation, u32, bool),
     Transmit(u32),
     Unsent(u32),
+    Withheld(u32),
     Respond(Response),
     Pass(u64),
     Fail(u32),
@@ -151,6 +152,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
             .prop_map(|(operation, len, fence)| Happening::Post(operation, len, fence)),
         6 => (0u32..20).prop_map(Happening::Transmit),
         1 => any_psn().prop_map(Happening::Unsent),
+        1 => any_psn().prop_map(Happening::Withheld),
         8 => any_response().prop_map(Happening::Respond),
         2 => (0u64..1 << 24).prop_map(Happening::Pass),
         1 => (0u32..20).prop_map(Happening::Fail),
@@ -207,8 +209,12 @@ impl Victim {
                     assert!(plan.count() >= 1 && plan.count() <= max);
                     assert_eq!(plan.packets().count(), plan.count() as usize);
                 }
+                if side.phase == Phase::Running && side.is_waiting() && max != 0 {
+                    assert!(side.next_deadline().is_some());
+                }
             }
             Happening::Unsent(at) => side.unsent(self.now, psn(at), queue),
+            Happening::Withheld(at) => side.withheld(psn(at), queue),
             Happening::Respond(response) => {
                 let _ = side.on_response(self.now, &response, queue);
             }
@@ -241,6 +247,7 @@ impl Victim {
         let span = side.sent.offset_from(side.acked.psn);
         assert!(span <= 1 << 23);
         assert!(side.next.psn.offset_from(side.acked.psn) <= span);
+        assert!(side.inquired.offset_from(side.acked.psn) <= span);
         for (before, after) in [
             (side.head(), side.tail()),
             (side.acked.wqe, side.next.wqe),

@@ -172,6 +172,15 @@ impl Rig {
         })
     }
 
+    fn lacks(&mut self) {
+        self.nak(FIRST, NakCode::Sequence);
+    }
+
+    fn is_not_ready(&mut self) {
+        self.rnr(FIRST, 1);
+        self.expire();
+    }
+
     fn wait(&mut self, time: Duration) {
         self.now = self.now.saturating_add(time);
         self.side.on_timeout(self.now);
@@ -1795,14 +1804,14 @@ fn what_waits_for_its_data_puts_off_no_answer_to_the_rest() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 6 * MTU);
     rig.side.poll_transmit(rig.now, 4, &rig.queue).unwrap();
-    rig.side.withheld(rig.now, psn(FIRST + 2), &rig.queue);
+    rig.side.withheld(psn(FIRST + 2), &rig.queue);
     let deadline = rig.side.ack_deadline;
     assert_eq!(deadline, Some(rig.now.saturating_add(TIMEOUT)));
     for _ in 0..4 {
         rig.now = rig.now.saturating_add(TIMEOUT / 8);
         let plan = rig.side.poll_transmit(rig.now, 4, &rig.queue).unwrap();
         assert_eq!(plan.psn(), psn(FIRST + 2));
-        rig.side.withheld(rig.now, plan.psn(), &rig.queue);
+        rig.side.withheld(plan.psn(), &rig.queue);
         assert_eq!(rig.side.ack_deadline, deadline);
     }
     rig.ack(FIRST + 1);
@@ -1822,7 +1831,7 @@ fn a_peer_that_is_gone_is_found_out_while_data_is_waited_for() {
     });
     rig.post(Operation::Send, 2 * MTU);
     rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
-    rig.side.withheld(rig.now, psn(FIRST + 1), &rig.queue);
+    rig.side.withheld(psn(FIRST + 1), &rig.queue);
     for _ in 0..100 {
         if let Some(deadline) = rig.side.next_deadline() {
             rig.now = deadline;
@@ -1830,7 +1839,7 @@ fn a_peer_that_is_gone_is_found_out_while_data_is_waited_for() {
         }
         while let Some(plan) = rig.side.poll_transmit(rig.now, 1, &rig.queue) {
             if plan.psn() != psn(FIRST) {
-                rig.side.withheld(rig.now, plan.psn(), &rig.queue);
+                rig.side.withheld(plan.psn(), &rig.queue);
                 break;
             }
         }
@@ -1838,20 +1847,102 @@ fn a_peer_that_is_gone_is_found_out_while_data_is_waited_for() {
     assert_eq!(rig.statuses(), [WcStatus::RetryExceeded]);
 }
 
+/// Sends what may be sent and has its data before the packet `end`, and tells which of it asks.
+fn send_up_to(rig: &mut Rig, end: u32) -> Vec<(u32, bool)> {
+    let mut sent = Vec::new();
+    while let Some(plan) = rig.side.poll_transmit(rig.now, 16, &rig.queue) {
+        let there = plan
+            .packets()
+            .take_while(|packet| packet.psn.is_before(psn(end)));
+        sent.extend(there.map(|packet| (packet.psn.get(), packet.ack_request)));
+        if plan.psn().wrapping_add(plan.count()).since(psn(end)) > 0 {
+            rig.side.withheld(psn(end), &rig.queue);
+            break;
+        }
+    }
+    rig.check_deadline();
+    sent
+}
+
 #[test]
-fn who_sends_nothing_again_waits_for_data_without_an_end() {
+fn who_has_not_been_asked_owes_no_answer() {
     let mut rig = Rig::with(SendConfig {
         retry: RetryLimit::from_retry_cnt(0),
         ..config()
     });
+    rig.post(Operation::Send, 3 * MTU);
+    let unasked = [(FIRST, false), (FIRST + 1, false)];
+    assert_eq!(send_up_to(&mut rig, FIRST + 2), unasked);
+    assert_eq!(rig.expire(), TIMEOUT);
+    let asked = [(FIRST, false), (FIRST + 1, true)];
+    assert_eq!(send_up_to(&mut rig, FIRST + 2), asked);
+    rig.ack(FIRST + 1);
+    // However long the rest takes, there is nothing to wait for.
+    assert_eq!(rig.side.next_deadline(), None);
+    assert_eq!(rig.send_psns(), [FIRST + 2]);
+    rig.ack(FIRST + 2);
+    assert_eq!(rig.statuses(), [OK]);
+}
+
+#[test]
+fn who_has_been_asked_at_last_owes_an_answer() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(1),
+        ..config()
+    });
     rig.post(Operation::Send, 2 * MTU);
-    rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
-    for _ in 0..4 {
-        rig.side.withheld(rig.now, psn(FIRST + 1), &rig.queue);
-        let deadline = Some(rig.now.saturating_add(TIMEOUT));
-        assert_eq!(rig.side.ack_deadline, deadline);
-        rig.now = rig.now.saturating_add(TIMEOUT / 2);
-        rig.side.poll_transmit(rig.now, 2, &rig.queue).unwrap();
+    for retry in [None, Some(0), Some(1)] {
+        assert_eq!(send_up_to(&mut rig, FIRST + 1), [(FIRST, retry.is_some())]);
+        assert_eq!(rig.statuses(), []);
+        rig.expire();
+    }
+    assert_eq!(rig.statuses(), [WcStatus::RetryExceeded]);
+}
+
+#[test]
+fn data_that_is_gone_when_it_is_sent_again_uses_up_no_retries() {
+    let mut rig = Rig::with(SendConfig {
+        retry: RetryLimit::from_retry_cnt(1),
+        ..config()
+    });
+    rig.post(Operation::Send, 4 * MTU);
+    assert_eq!(rig.send().len(), 4);
+    rig.expire();
+    for end in [3, 2, 1] {
+        let sent = send_up_to(&mut rig, FIRST + end);
+        assert!(sent.iter().all(|(_, asks)| !asks));
+        assert_eq!(sent.len(), end as usize);
+        rig.expire();
+        assert_eq!(rig.statuses(), []);
+    }
+    assert_eq!(send_up_to(&mut rig, FIRST + 1), [(FIRST, true)]);
+    rig.ack(FIRST);
+    assert_eq!(rig.send_psns(), [FIRST + 1, FIRST + 2, FIRST + 3]);
+    rig.ack(FIRST + 3);
+    assert_eq!(rig.statuses(), [OK]);
+}
+
+#[test]
+fn what_the_peer_has_said_it_lacks_may_take_long() {
+    for cause in [Rig::lacks, Rig::is_not_ready] {
+        let mut rig = Rig::with(SendConfig {
+            retry: RetryLimit::from_retry_cnt(1),
+            ..config()
+        });
+        rig.post(Operation::Send, 3 * MTU);
+        rig.send();
+        cause(&mut rig);
+        for _ in 0..3 {
+            assert_eq!(send_up_to(&mut rig, FIRST), []);
+            if let Some(deadline) = rig.side.next_deadline() {
+                rig.go_to(deadline);
+            }
+            assert_eq!(rig.statuses(), []);
+        }
+        assert_eq!(rig.side.next_deadline(), None);
+        assert_eq!(rig.send_psns(), [FIRST, FIRST + 1, FIRST + 2]);
+        rig.ack(FIRST + 2);
+        assert_eq!(rig.statuses(), [OK]);
     }
 }
 
@@ -1860,7 +1951,7 @@ fn who_waits_for_all_of_its_data_waits_for_no_answer() {
     let mut rig = Rig::new();
     rig.post(Operation::Send, 2 * MTU);
     let plan = rig.side.poll_transmit(rig.now, 4, &rig.queue).unwrap();
-    rig.side.withheld(rig.now, plan.psn(), &rig.queue);
+    rig.side.withheld(plan.psn(), &rig.queue);
     assert_eq!(rig.side.next_deadline(), None);
     assert_eq!(rig.send_psns(), [FIRST, FIRST + 1]);
 }

@@ -38,7 +38,8 @@ use rrxe_proto::{
 use super::asking::{
     mtu,
     qpn,
-    Burst, //
+    Burst,
+    Rest, //
 };
 use crate::{
     agenda::Nanos,
@@ -400,7 +401,7 @@ impl Answering {
                         self.engine.fail_read(read, &mut self.saved);
                         return Ok(Some(Burst {
                             frames: Vec::new(),
-                            whole: true,
+                            rest: Rest::Nothing,
                         }));
                     }
                 }
@@ -431,7 +432,10 @@ impl Answering {
         }
         Ok(Some(Burst {
             frames,
-            whole: !unsent,
+            rest: match unsent {
+                true => Rest::Unsent,
+                false => Rest::Nothing,
+            },
         }))
     }
 

@@ -16,6 +16,7 @@ use rrxe_proto::{
         Placement,
         Request,
         RequestFlags,
+        RequestPlan,
         Requester,
         Response,
         RetryLimit,
@@ -37,6 +38,7 @@ use rrxe_proto::{
     Qpn, //
 };
 
+use super::pages::Pages;
 use crate::{
     agenda::Nanos,
     frame::Frame,
@@ -69,6 +71,11 @@ pub struct Asking {
     /// What was placed for each work.
     placed: Vec<Placed>,
     unsent_per_mille: u32,
+    pages: Pages,
+    /// When the page is there that is waited for.
+    page_comes: Option<Nanos>,
+    /// Plans that had to wait for one.
+    withheld: u64,
     rng: Rng,
 }
 
@@ -111,8 +118,29 @@ impl Placed {
 pub struct Burst {
     /// What goes out.
     pub frames: Vec<Frame>,
-    /// Whether it was all of the plan.
-    pub whole: bool,
+    /// What is left of the plan.
+    pub rest: Rest,
+}
+
+/// What became of the rest of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// There is none.
+    Nothing,
+    /// It could not be sent.
+    Unsent,
+    /// Its data is not there yet.
+    Withheld,
+}
+
+impl Burst {
+    /// Nothing goes out, and nothing is left.
+    fn empty() -> Self {
+        Self {
+            frames: Vec::new(),
+            rest: Rest::Nothing,
+        }
+    }
 }
 
 impl Asking {
@@ -126,6 +154,9 @@ impl Asking {
             completed: 0,
             placed: vec![Placed::default(); plan.flow.works.len()],
             unsent_per_mille: plan.unsent_per_mille,
+            pages: Pages::new(plan.paging, rng.clone().fork()),
+            page_comes: None,
+            withheld: 0,
             rng,
         }
     }
@@ -135,11 +166,24 @@ impl Asking {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
-        self.engine.next_deadline().map(Instant::as_nanos)
+        let engine = self.engine.next_deadline().map(Instant::as_nanos);
+        [engine, self.page_comes].into_iter().flatten().min()
+    }
+
+    /// Plans that had to wait for their data.
+    pub(super) fn withheld(&self) -> u64 {
+        self.withheld
+    }
+
+    /// Flushes what is not done. Nothing waits for a page any more.
+    pub(super) fn enter_error(&mut self) {
+        self.engine.enter_error();
+        self.page_comes = None;
     }
 
     pub(super) fn on_timeout(&mut self, now: Nanos) {
         self.engine.on_timeout(Instant::from_nanos(now));
+        self.page_comes = self.page_comes.filter(|at| *at > now);
     }
 
     /// Posts what is due and fits. True if there was anything.
@@ -173,10 +217,7 @@ impl Asking {
         }
         let outcome = own.local_turn(index)?.map_err(|()| LocalFailed);
         self.engine.commit_local(task, outcome, &self.ring);
-        Ok(Some(Burst {
-            frames: Vec::new(),
-            whole: true,
-        }))
+        Ok(Some(Burst::empty()))
     }
 
     /// Sends nothing before `until`.
@@ -220,17 +261,9 @@ impl Asking {
         }
         if work.local_fault && work.op.sends_data() {
             self.engine.fail(plan.wqe(), WcStatus::LocalProtection);
-            return Ok(Some(Burst {
-                frames: Vec::new(),
-                whole: true,
-            }));
+            return Ok(Some(Burst::empty()));
         }
-        let unsent = self.rng.chance(self.unsent_per_mille);
-        let count = if unsent {
-            self.rng.below(plan.count().into()) as u32
-        } else {
-            plan.count()
-        };
+        let (count, rest) = self.choose(now, index, &plan);
         let mut frames = Vec::new();
         for packet in plan.packets().take(count as usize) {
             let spec = packet.header(qpn(end ^ 1), Pkey::DEFAULT);
@@ -249,18 +282,40 @@ impl Asking {
                 frames.len()
             ));
         }
-        if unsent {
-            own.observer.put_off(now, now, &own.reference);
-            self.engine
-                .unsent(instant, plan.psn().wrapping_add(count), &self.ring);
-            if self.engine.next_deadline().is_none() {
-                return Err("packets are unsent and there is no deadline".into());
+        let end = plan.psn().wrapping_add(count);
+        match rest {
+            Rest::Nothing => {}
+            Rest::Unsent => {
+                own.observer.put_off(now, now, &own.reference);
+                self.engine.unsent(instant, end, &self.ring);
+                if self.engine.next_deadline().is_none() {
+                    return Err("packets are unsent and there is no deadline".into());
+                }
+            }
+            Rest::Withheld => {
+                own.observer.withheld();
+                self.engine.withheld(end, &self.ring);
+                self.withheld += 1;
             }
         }
-        Ok(Some(Burst {
-            frames,
-            whole: !unsent,
-        }))
+        Ok(Some(Burst { frames, rest }))
+    }
+
+    /// How many packets of a plan for work `index` go out, and what becomes of the rest.
+    fn choose(&mut self, now: Nanos, index: usize, plan: &RequestPlan) -> (u32, Rest) {
+        let (count, rest) = match self.rng.chance(self.unsent_per_mille) {
+            true => (self.rng.below(plan.count().into()) as u32, Rest::Unsent),
+            false => (plan.count(), Rest::Nothing),
+        };
+        let carries_data =
+            |packet: &u32| plan.packet(*packet).is_some_and(|packet| packet.len != 0);
+        for packet in (0..count).filter(carries_data) {
+            if let Err(at) = self.pages.ask(now, (index, plan.first() + packet)) {
+                self.page_comes = Some(at);
+                return (packet, Rest::Withheld);
+            }
+        }
+        (count, rest)
     }
 
     /// Takes in a response. What the engine made of it is told.

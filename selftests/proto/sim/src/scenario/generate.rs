@@ -15,6 +15,7 @@ use super::{
     Fate,
     Incident,
     NodePlan,
+    Paging,
     Scenario,
     Tuning, //
 };
@@ -102,6 +103,9 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     }
     if matches!(family, Family::Rough | Family::Lossy) {
         forget(&mut rng, &mut scenario);
+    }
+    if matches!(family, Family::Rough | Family::Lossy | Family::Death) && rng.chance(300) {
+        page(&mut rng, &mut scenario);
     }
     scenario
 }
@@ -217,6 +221,7 @@ fn end(rng: &mut Rng, family: Family, speed: &Speed, mtu: u32, busy: bool) -> En
         } else {
             0
         },
+        paging: Paging::NONE,
         unkept_per_mille: rng.pick(&[0, 0, 0, 100, 1000]),
         budget: rng.pick(&[1, 2, 3, 8, 64]),
         control: None,
@@ -447,6 +452,16 @@ fn reaction(rng: &mut Rng, mtu: u32) -> ReactionParams {
         rate_to_set_on_first_cnp: rng.pick(&[Rate::ZERO, one_in(1), one_in(2)]),
         time_reset: Duration::from_micros(rng.pick(&[20, 55, 500])),
         ..ReactionParams::DEFAULT
+    }
+}
+
+/// The data of what is sent is not there, for a moment or for many timeouts.
+fn page(rng: &mut Rng, scenario: &mut Scenario) {
+    for end in &mut scenario.ends {
+        end.paging = Paging {
+            missing_per_mille: rng.pick(&[20, 200, 700]),
+            longest: rng.pick(&[20 * MICROSECOND, 2 * MILLISECOND, 300 * MILLISECOND]),
+        };
     }
 }
 
