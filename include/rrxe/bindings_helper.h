@@ -18,12 +18,14 @@
 #include <linux/igmp.h>
 #include <linux/inetdevice.h>
 #include <linux/magic.h>
+#include <linux/memcontrol.h>
 #include <linux/ioport.h>
 #include <linux/libnvdimm.h>
 #include <linux/netdevice.h>
 #include <linux/pagemap.h>
 #include <linux/percpu.h>
 #include <linux/rtnetlink.h>
+#include <linux/sched/mm.h>
 #include <linux/skbuff.h>
 #include <linux/udp.h>
 #include <linux/vmalloc.h>

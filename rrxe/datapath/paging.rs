@@ -86,6 +86,19 @@ struct Way {
 }
 
 impl Fetch {
+    /// An errand for whom `way` leads to. May sleep.
+    fn errand(
+        way: Option<Way>,
+        order: fn(&Qp) -> Option<Order>,
+        settle: fn(&Qp, Order, Result),
+    ) -> Result<Arc<Errand<Self>>> {
+        Errand::new(pin_init!(Self {
+            way <- new_spinlock_bh!(way, "rrxe::Fetch::way"),
+            order,
+            settle,
+        }))
+    }
+
     /// Does something with the queue pair, if it is still there.
     fn with_qp<T>(&self, action: impl FnOnce(&Qp) -> T) -> Option<T> {
         let way = self.way.lock().clone()?;
@@ -97,7 +110,8 @@ impl Fetch {
 
 impl Go for Fetch {
     fn go(&self) {
-        // The page may take as long as it likes.
+        // The page may take as long as it likes, and the region is not to end after the hold on the
+        // module does: what comes first here goes last.
         let Some(_hold) = Hold::new() else {
             return;
         };
@@ -126,7 +140,16 @@ impl Go for Fetch {
 }
 
 /// A side's end of its [`Fetch`], which does not know the way to it any more when this has gone.
-pub(super) struct Fetcher(Arc<Errand<Fetch>>);
+///
+/// # Locking
+///
+/// A lock guards which errand it is. It is taken with softirqs disabled, while an errand sets out, and
+/// the locks of workqueues are taken under it.
+#[pin_data(PinnedDrop)]
+pub(super) struct Fetcher {
+    #[pin]
+    errand: SpinLockBh<Arc<Errand<Fetch>>>,
+}
 
 impl Fetcher {
     /// Has what `order` gives come in for the queue pair `qpn` of `node`, and has `settle` told of it.
@@ -136,13 +159,11 @@ impl Fetcher {
         qpn: Qpn,
         order: fn(&Qp) -> Option<Order>,
         settle: fn(&Qp, Order, Result),
-    ) -> Result<Self> {
-        let errand = Errand::new(pin_init!(Fetch {
-            way <- new_spinlock_bh!(Some(Way { node, qpn }), "rrxe::Fetch::way"),
-            order,
-            settle,
-        }))?;
-        Ok(Self(errand))
+    ) -> Result<impl PinInit<Self>> {
+        let errand = Fetch::errand(Some(Way { node, qpn }), order, settle)?;
+        Ok(pin_init!(Self {
+            errand <- new_spinlock_bh!(errand, "rrxe::Fetcher::errand"),
+        }))
     }
 
     /// Has `missing`, which is of a region of `node`, come in. Tells whether there is such a region. Any
@@ -151,14 +172,35 @@ impl Fetcher {
         let guard = rcu::read_lock();
         node.mrs()
             .get(missing.key.index(), &guard)
-            .is_some_and(|region| region.page_in_by(&self.0))
+            .is_some_and(|region| region.page_in_by(&self.errand.lock()))
+    }
+
+    /// Waits for what is coming in no more: what is asked for next does not come after it. May sleep.
+    ///
+    /// When out of memory it does.
+    pub(super) fn start_over(&self) {
+        let old = self.errand.lock().clone();
+        let Fetch { order, settle, .. } = *old.target();
+        let way = old.target().way.lock().clone();
+        if let Ok(new) = Fetch::errand(way, order, settle) {
+            *self.errand.lock() = new;
+            dismiss(&old);
+        }
     }
 }
 
-impl Drop for Fetcher {
-    fn drop(&mut self) {
-        // Not under the lock: this may be the last that is left of the node.
-        let way = self.0.target().way.lock().take();
-        drop(way);
+#[pinned_drop]
+impl PinnedDrop for Fetcher {
+    fn drop(self: Pin<&mut Self>) {
+        let errand = self.errand.lock().clone();
+        dismiss(&errand);
     }
+}
+
+/// Has `errand` never lead to a queue pair any more, and not wait for its turn.
+fn dismiss(errand: &Arc<Errand<Fetch>>) {
+    // Not under the lock: this may be the last that is left of the node.
+    let way = errand.target().way.lock().take();
+    drop(way);
+    Errand::recall(errand);
 }

@@ -304,6 +304,10 @@ impl Qp {
         self.failed.store(false, Release);
         self.stalled.store(false, Release);
         self.throttle.reset();
+    }
+
+    /// Waits for no page any more, once both sides have been reset. Process context, may sleep.
+    pub(crate) fn forget_pages(&self) {
         self.send.forget_pages();
         self.receive.forget_pages();
     }

@@ -112,6 +112,7 @@ pub(super) struct Station<S: Side> {
     #[pin]
     want: Want,
     /// Has it come in.
+    #[pin]
     fetcher: Fetcher,
 }
 
@@ -125,7 +126,7 @@ impl<S: Side> Station<S> {
         side: S,
         alarm: Wake,
         rest: Wake,
-        fetcher: Fetcher,
+        fetcher: impl PinInit<Fetcher>,
     ) -> impl PinInit<Self> {
         pin_init!(Self {
             side <- Owned::new(side),
@@ -134,7 +135,7 @@ impl<S: Side> Station<S> {
             alarm_at: Atomic::new(Self::UNSET),
             rest <- new_work!(rest, "rrxe::Station::rest"),
             want <- Want::new(),
-            fetcher,
+            fetcher <- fetcher,
         })
     }
 
@@ -285,8 +286,9 @@ impl<S: Side> Station<S> {
         self.run(qp);
     }
 
-    /// Waits for no page any more.
+    /// Waits for no page any more. Process context, may sleep.
     pub(super) fn forget_pages(&self) {
         self.want.forget();
+        self.fetcher.start_over();
     }
 }

@@ -5,13 +5,17 @@
 //! A [`Work`](super::work::Work) belongs to what contains it, whose end waits for it. An errand belongs
 //! to all who hold it, to the queue as well while it is on its way there.
 
-use super::work::WorkQueue;
+use super::{
+    bindings as b,
+    work::WorkQueue, //
+};
 use kernel::{
     new_work,
     prelude::*,
     sync::Arc,
     workqueue::{
         impl_has_work,
+        HasWork,
         Work,
         WorkItem, //
     },
@@ -19,8 +23,9 @@ use kernel::{
 
 /// What is done on an errand.
 pub(crate) trait Go: Send + Sync + 'static {
-    /// Called by a thread, in which it may sleep; by more than one at a time, if the errand was sent
-    /// to several queues.
+    /// Called by a thread, in which it may sleep. If the errand is sent again while this goes on, the
+    /// next call comes after it. That it is sent to another queue is no way round: then it may come
+    /// after it or beside it.
     ///
     /// Whoever sent it may be gone.
     fn go(&self);
@@ -69,5 +74,20 @@ impl<T: Go> Errand<T> {
     /// Everything that was written before is seen by the run that follows.
     pub(crate) fn send(this: &Arc<Self>, queue: &WorkQueue) {
         let _ = queue.as_queue().enqueue(this.clone());
+    }
+
+    /// Takes it off the queue on which it waits, if it does. Whoever has set out already is not waited
+    /// for. Any context.
+    pub(crate) fn recall(this: &Arc<Self>) {
+        let errand = Arc::as_ptr(this);
+        // SAFETY: It is referenced.
+        let work = unsafe { Self::raw_get_work(errand.cast_mut()) };
+        // SAFETY: As above.
+        let work = unsafe { Work::raw_get(work) };
+        // SAFETY: The work is initialised.
+        if unsafe { b::cancel_work(work.cast()) } {
+            // SAFETY: The queue had a reference, which nobody takes over now.
+            drop(unsafe { Arc::from_raw(errand) });
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod bindings;
 mod callback;
+mod charge;
 mod counted;
 pub(crate) mod crc;
 pub(crate) mod debugfs;

@@ -58,11 +58,16 @@ impl WorkQueue {
         Self::new(name, b::wq_flags_WQ_UNBOUND | b::wq_flags_WQ_MEM_RECLAIM, 0)
     }
 
-    /// Makes an unbound queue called `name` on which no more than `width` items run at once.
+    /// Makes an unbound queue called `name` on which no more than `width` items run at once. NUMA nodes
+    /// have shares of that by their CPUs, rounded up.
     ///
     /// Process context, may sleep. `ENOMEM` when out of memory.
     pub(crate) fn new_narrow(name: &'static CStr, width: u32) -> Result<Self> {
-        Self::new(name, b::wq_flags_WQ_UNBOUND, width as c_int)
+        // Each node may have as many as a queue is made for, up to eight.
+        let queue = Self::new(name, b::wq_flags_WQ_UNBOUND, 1)?;
+        // SAFETY: By the type invariant it is valid.
+        unsafe { b::workqueue_set_max_active(queue.as_ptr(), width as c_int) };
+        Ok(queue)
     }
 
     /// `width` 0 is as many as there may be.

@@ -404,9 +404,11 @@ impl QueuePair {
             self.qp.update_receive(ReceiveSide::reset);
             // The side that was reset last may have failed before. It cannot any more.
             if !self.qp.has_failed() {
-                return;
+                break;
             }
         }
+        // Before, a side could have asked for one again.
+        self.qp.forget_pages();
     }
 
     fn start_receiving(&self, attributes: &Attributes) -> Result {

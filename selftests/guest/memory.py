@@ -4,6 +4,8 @@
 """What is counted towards whom: pinned memory, rings, objects; and that all of it is given back."""
 
 import contextlib
+import ctypes
+import mmap
 import os
 import pathlib
 import resource
@@ -19,8 +21,9 @@ from ktap import check, check_equal, comment
 from mapping import pinned
 from pyverbs.cq import CQ
 from pyverbs.device import Context
+from pyverbs.mr import MR
 from pyverbs.pd import PD
-from rdma import Fabric, eventually, refused
+from rdma import ACCESS, ALL_ACCESS, Fabric, Remote, eventually, pair, refused
 
 KIB, MIB = 1 << 10, 1 << 20
 EAGAIN, ENOMEM = 11, 12
@@ -217,6 +220,35 @@ def rings(fabric):
         eventually(lambda: current(group) < size, "the rings are still charged")
 
 
+def tables(fabric):
+    """A region of all the address space: its tables are charged to the process, whoever makes them."""
+    stretches, stretch, size = 128, 16 * MIB, 32 * KIB
+
+    def writes(group):
+        enter(group)
+        a, b = fabric.open("a"), fabric.open("b")
+        memory = mmap.mmap(-1, stretches * stretch, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        # What pages cost is charged before.
+        for number in range(stretches):
+            memory[number * stretch] = 1
+        whole = MR(b.pd, stretches * stretch, ALL_ACCESS | ACCESS.ON_DEMAND, address, True)
+        source = a.region(8)
+        with pair(a, b) as (qa, _):
+            yield
+            for number in range(stretches):
+                qa.write([source.sge()], Remote(address + number * stretch, whole.rkey))
+                qa.sent(1)
+            yield
+
+    with control_group("memory") as group, Child(writes, group) as child:
+        child.step()
+        before = int((group / "memory.current").read_text())
+        child.step()
+        grown = int((group / "memory.current").read_text()) - before
+        check(grown >= stretches * size, f"{grown} bytes for {stretches} tables of {size}")
+
+
 def main():
     suite = ktap.Suite("memory")
     with Fabric() as fabric:
@@ -226,6 +258,7 @@ def main():
         suite.add("many regions", many_regions, fabric, usual)
         suite.add("handles and objects", objects, fabric)
         suite.add("rings", rings, fabric, rxe_differs="does not charge them")
+        suite.add("tables", tables, fabric, rxe_differs="does not charge them")
         suite.run()
 
 

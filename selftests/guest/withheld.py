@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import ktap
 from ktap import check, check_equal, patient
 from rdma import ACCESS, ALL_ACCESS, SOON, Fabric, Region, eventually, pair
+from waiter import RESETS
 from withholding import Withholding
 
 WAITER = pathlib.Path(__file__).resolve().parent / "lib/waiter.py"
@@ -24,12 +25,12 @@ SIDES = ("target", "source")
 
 
 class Waiter:
-    """A process of which so many queue pairs wait for pages."""
+    """A process of which so many queue pairs wait for pages, and do what `then` says."""
 
-    def __init__(self, fabric, file, what, count=1):
+    def __init__(self, fabric, file, what, count=1, then="wait"):
         ends = [word for end in (fabric.a, fabric.b) for word in (end.device, end.ip4)]
         self.process = subprocess.Popen(
-            [sys.executable, WAITER, *ends, file.path, what, str(count)],
+            [sys.executable, WAITER, *ends, file.path, what, str(count), then],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
         self.says("posted")
@@ -37,6 +38,11 @@ class Waiter:
     def says(self, line):
         """Wait until it says that."""
         check_equal(self.process.stdout.readline().strip(), line, "what the process says")
+
+    def go_on(self):
+        """Have it not wait any more."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
 
     def kill(self):
         """Have it end, and wait for that."""
@@ -57,6 +63,16 @@ def comes_at_last(what):
     with Withholding(16) as file, Fabric() as fabric, Waiter(fabric, file, what) as waiter:
         file.await_pages(1)
         time.sleep(0.5)  # many times what was between two looks for it
+        file.give_out()
+        waiter.says("done")
+
+
+def process_maps(what):
+    """A process that waits for a page can change its address space."""
+    with Withholding(16) as file, Fabric() as fabric, Waiter(fabric, file, what, then="map") as waiter:
+        file.await_pages(1)
+        waiter.go_on()
+        waiter.says("mapped")
         file.give_out()
         waiter.says("done")
 
@@ -122,15 +138,49 @@ def a_few_at_a_time():
         waiter.says("done")
 
 
+def reset_meanwhile(what):
+    """A queue pair that is reset while its page is withheld: it goes on with other pages."""
+    with Withholding(16) as file, Fabric() as fabric, Waiter(fabric, file, what, then="reset") as waiter:
+        file.await_pages(1)
+        waiter.go_on()
+        waiter.says("done")
+        file.give_out()
+
+
+def accounted_objects():
+    """Small objects of the kernel that are charged to somebody."""
+    lines = pathlib.Path("/proc/slabinfo").read_text(encoding="ascii").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("kmalloc-cg-"))
+
+
+def resets_leave_nothing():
+    """A queue pair that waits behind withheld pages, and is reset again and again: it waits once at a time."""
+    count = AT_A_TIME + 1
+    with (
+        Withholding(16 * count) as file, Fabric() as fabric,
+        Waiter(fabric, file, "source", count, then="again") as waiter,
+    ):
+        file.await_pages(AT_A_TIME)
+        before = accounted_objects()
+        waiter.go_on()
+        waiter.says("done")
+        left = accounted_objects() - before
+        check(left < RESETS // 2, f"{left} objects are left of {RESETS} resets")
+        file.give_out()
+
+
 def main():
     suite = ktap.Suite("withheld pages")
     lacks = {"rxe_differs": "waits in the softirq"}
     for what in SIDES:
         suite.add(f"{what}: comes at last", comes_at_last, what, **lacks)
+        suite.add(f"{what}: the process maps memory", process_maps, what, **lacks)
         suite.add(f"{what}: refused at last", refused_at_last, what, **lacks)
         suite.add(f"{what}: the process ends", process_ends, what, **lacks)
         suite.add(f"{what}: the device goes", device_goes, what, **lacks)
+        suite.add(f"{what}: reset meanwhile", reset_meanwhile, what, **lacks)
     suite.add("a few at a time", a_few_at_a_time, **lacks)
+    suite.add("resets leave nothing behind", resets_leave_nothing, **lacks)
     suite.run()
 
 

@@ -3,11 +3,12 @@
 //! Ranges of registered memory, of whatever kind.
 
 use super::{
-    implicit::ImplicitChunks,
+    implicit::ImplicitUmem,
     page_list::PageChunks,
     paged::{
         MissingPage,
-        PagedChunks, //
+        PagedChunks,
+        PagedUmem, //
     },
     umem::PinnedChunks, //
 };
@@ -22,9 +23,9 @@ pub(crate) enum Chunks<'a, R = ReadOnly> {
     /// Of a user process, pinned.
     Pinned(PinnedChunks<'a, R>),
     /// Of a user process, as far as its pages are there.
-    Paged(PagedChunks<'a, R>),
+    Paged(PagedChunks<'a, PagedUmem, R>),
     /// Of all that a user process has, as far as its pages are there.
-    Implicit(ImplicitChunks<'a, R>),
+    Implicit(PagedChunks<'a, ImplicitUmem, R>),
     /// In one piece.
     Whole(Option<Chunk<'a, R>>),
     /// Of the kernel, page by page.

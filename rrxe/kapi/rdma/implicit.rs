@@ -18,8 +18,9 @@ use super::{
     paged::{
         Demand,
         MissingPage,
-        PagedUmem,
-        Purpose, //
+        Paged,
+        PagedChunks,
+        PagedUmem, //
     },
     pager::PagerUse,
     IbDevice,
@@ -27,13 +28,13 @@ use super::{
 };
 use crate::kapi::{
     bindings as b,
+    charge::Charge,
     errand::{
         Errand,
         Go, //
     },
     mem::{
         Chunk,
-        ReadOnly,
         Rights, //
     },
     sync::RcuTable,
@@ -44,10 +45,7 @@ use crate::kapi::{
         Work, //
     },
 };
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 use kernel::{
     error::from_err_ptr,
     mm::Mm,
@@ -118,18 +116,12 @@ impl ImplicitUmem {
         offset: usize,
         length: usize,
         guard: &'a rcu::Guard,
-    ) -> Option<ImplicitChunks<'a, R>> {
+    ) -> Option<PagedChunks<'a, Self, R>> {
         let end = offset.checked_add(length)?;
         if end > self.stretches.root.end() || R::WRITE && !self.is_writable() {
             return None;
         }
-        Some(ImplicitChunks {
-            stretches: &self.stretches,
-            offset,
-            end,
-            guard,
-            rights: PhantomData,
-        })
+        Some(PagedChunks::new(self, offset..end, guard))
     }
 
     /// Has the pages of `length` bytes at `offset` come in. Process context, sleeps.
@@ -172,6 +164,19 @@ impl ImplicitUmem {
                 enqueue_unbound(&self.reaper);
             }
         })
+    }
+}
+
+impl Paged for ImplicitUmem {
+    fn chunk<'a, R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+        guard: &'a rcu::Guard,
+    ) -> Option<Chunk<'a, R>> {
+        let index = Stretches::index(offset)?;
+        let stretch = self.stretches.present.get(index, guard)?;
+        stretch.chunk(offset % STRETCH, length, guard)
     }
 }
 
@@ -225,6 +230,8 @@ impl Stretches {
             self.make_room(&mut extent);
         }
         let start = index as usize * STRETCH;
+        // Most are made by threads of the kernel.
+        let _charge = Charge::to(&self.root.mm);
         let stretch = self.root.stretch(start, reaper.clone())?;
         let stretch = Arc::new(stretch, GFP_KERNEL_ACCOUNT)?;
         self.present
@@ -271,34 +278,6 @@ struct Reaper(Arc<Stretches>);
 impl Run for Reaper {
     fn run(&self) {
         self.0.clear(PagedUmem::is_empty);
-    }
-}
-
-/// Iterator over a range of [`ImplicitUmem`].
-pub(crate) struct ImplicitChunks<'a, R = ReadOnly> {
-    stretches: &'a Stretches,
-    offset: usize,
-    end: usize,
-    guard: &'a rcu::Guard,
-    rights: PhantomData<R>,
-}
-
-impl<'a, R: Rights> Iterator for ImplicitChunks<'a, R> {
-    type Item = Result<Chunk<'a, R>, MissingPage>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let at = self.offset;
-        let left = self.end.checked_sub(at).filter(|left| *left != 0)?;
-        let chunk = Stretches::index(at)
-            .and_then(|index| self.stretches.present.get(index, self.guard))
-            .and_then(|stretch| stretch.chunk(at % STRETCH, left, self.guard));
-        Some(match chunk {
-            Some(chunk) => {
-                self.offset = at + chunk.len();
-                Ok(chunk)
-            }
-            None => Err(MissingPage::new(at, Purpose::of::<R>())),
-        })
     }
 }
 

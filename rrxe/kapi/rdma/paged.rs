@@ -27,14 +27,24 @@ use crate::kapi::{
 };
 use core::{
     marker::PhantomData,
-    ops::RangeInclusive,
+    ops::{
+        Range,
+        RangeInclusive, //
+    },
     ptr::{
         self,
         NonNull, //
     },
 };
 use kernel::{
-    error::from_err_ptr,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    mm::{
+        Mm,
+        MmWithUser, //
+    },
     prelude::*,
     sync::{
         aref::ARef,
@@ -48,6 +58,9 @@ use kernel::{
         Arc, //
     },
 };
+
+/// How often a page is asked for that the process loses before it has been taken over.
+const ATTEMPTS: usize = 16;
 
 /// Memory of a user process that is not pinned: the process may do with it what it likes.
 ///
@@ -95,14 +108,14 @@ pub(crate) struct MissingPage {
 
 /// What a page is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+enum Purpose {
     Read,
     Write,
 }
 
 impl MissingPage {
     /// The page of the byte at `offset`, which is needed for `purpose`.
-    pub(super) fn new(offset: usize, purpose: Purpose) -> Self {
+    fn new(offset: usize, purpose: Purpose) -> Self {
         Self { offset, purpose }
     }
 
@@ -119,7 +132,7 @@ impl MissingPage {
 
 impl Purpose {
     /// What somebody with the rights `R` needs it for.
-    pub(super) const fn of<R: Rights>() -> Self {
+    const fn of<R: Rights>() -> Self {
         if R::WRITE {
             Self::Write
         } else {
@@ -258,37 +271,12 @@ impl PagedUmem {
         offset: usize,
         length: usize,
         guard: &'a rcu::Guard,
-    ) -> Option<PagedChunks<'a, R>> {
+    ) -> Option<PagedChunks<'a, Self, R>> {
         let end = offset.checked_add(length)?;
         if end > self.len || R::WRITE && !self.is_writable() {
             return None;
         }
-        Some(PagedChunks {
-            memory: self,
-            offset,
-            end,
-            guard,
-            rights: PhantomData,
-        })
-    }
-
-    /// Returns up to `length` bytes at `offset`, if they are there. Any context.
-    ///
-    /// Nothing may be written to memory that the process does not let be written to.
-    pub(super) fn chunk<'a, R: Rights>(
-        &self,
-        offset: usize,
-        length: usize,
-        _guard: &'a rcu::Guard,
-    ) -> Option<Chunk<'a, R>> {
-        let at = self.offset.checked_add(offset)?;
-        let skip = at % b::PAGE_SIZE;
-        let length = length.min(b::PAGE_SIZE - skip);
-        let page = self.pages.table.get::<R>(at / b::PAGE_SIZE)?;
-        // SAFETY: The page is there, and writable if it has to be, until the RCU read section has
-        // ended that the guard stands for, even if this object is dropped. User space maps it, so
-        // that there are no references to it.
-        Some(unsafe { Chunk::from_raw_parts(page.add(skip), length) })
+        Some(PagedChunks::new(self, offset..end, guard))
     }
 
     /// Has the page of the byte at `offset` come in, such that it may be written to if `R` says so.
@@ -300,7 +288,10 @@ impl PagedUmem {
         if self.pages.table.has::<R>(index) {
             return Ok(());
         }
-        self.map::<R>(index, demand)
+        match demand {
+            Demand::Fault => self.fetch::<R>(index),
+            Demand::Peek => self.take_over(index),
+        }
     }
 
     /// Has the pages of `length` bytes from `offset` on come in, as [`page_in`](Self::page_in) does.
@@ -348,23 +339,63 @@ impl PagedUmem {
         Some(self.offset.checked_add(offset)? / b::PAGE_SIZE)
     }
 
-    /// Takes over the page `index`, and those that come with it.
-    fn map<R: Rights>(&self, index: usize, demand: Demand) -> Result {
-        // SAFETY: Valid by the type invariant; the bounds never change.
-        let (first, page_size) = unsafe {
-            (
-                b::helpers::ib_umem_start(self.umem.as_ptr()),
-                1usize << self.umem.as_ref().page_shift,
-            )
-        };
-        let at = index.checked_mul(b::PAGE_SIZE).ok_or(EINVAL)?;
-        let access = if R::WRITE {
-            b::hmm_pfn_flags_HMM_PFN_WRITE
+    /// Has the process have the page `index`, and takes it over.
+    ///
+    /// Not in one: that would be with the address space locked, and whoever provides the page may take
+    /// long.
+    fn fetch<R: Rights>(&self, index: usize) -> Result {
+        for _ in 0..ATTEMPTS {
+            self.fault::<R>(index)?;
+            self.take_over(index)?;
+            if self.pages.table.has::<R>(index) {
+                return Ok(());
+            }
+        }
+        Err(EFAULT)
+    }
+
+    /// Has the process have the page `index`, as if it used it itself. Meanwhile its address space may
+    /// change.
+    fn fault<R: Rights>(&self, index: usize) -> Result {
+        let va = self.first().checked_add(self.at(index)?).ok_or(EINVAL)?;
+        // SAFETY: Valid by the type invariant, and never changed.
+        let mm = unsafe { self.umem.as_ref() }.umem.owning_mm;
+        // SAFETY: The C object holds a reference.
+        let mm = unsafe { Mm::from_raw(mm.cast()) };
+        let mm = mm.mmget_not_zero().ok_or(EFAULT)?;
+        // The last one to use the address space would otherwise take it down here.
+        let mm = MmWithUser::into_mmput_async(mm);
+        let purpose = if R::WRITE {
+            b::fault_flag_FAULT_FLAG_WRITE
         } else {
             0
         };
-        let va = first.checked_add(at).ok_or(EINVAL)?;
-        let fault = demand == Demand::Fault;
+        let flags = b::fault_flag_FAULT_FLAG_REMOTE | purpose;
+        let mut was_unlocked = false;
+        let _lock = mm.mmap_read_lock();
+        // SAFETY: The memory is in use and locked, and is locked on return.
+        let status =
+            unsafe { b::fixup_user_fault(mm.as_raw().cast(), va, flags, &mut was_unlocked) };
+        to_result(status)
+    }
+
+    /// The address of the first page.
+    fn first(&self) -> usize {
+        // SAFETY: Valid by the type invariant; the bounds never change.
+        unsafe { b::helpers::ib_umem_start(self.umem.as_ptr()) }
+    }
+
+    /// Where the page `index` is, from the first one on.
+    fn at(&self, index: usize) -> Result<usize> {
+        index.checked_mul(b::PAGE_SIZE).ok_or(EINVAL)
+    }
+
+    /// Takes over the page `index` if the process has it, and those that come with it.
+    fn take_over(&self, index: usize) -> Result {
+        // SAFETY: Valid by the type invariant; the size of pages never changes.
+        let page_size = 1usize << unsafe { self.umem.as_ref() }.page_shift;
+        let at = self.at(index)?;
+        let va = self.first().checked_add(at).ok_or(EINVAL)?;
         // SAFETY: The C object is ours, by the type invariant, and the core checks the range. On
         // success the mutex is held.
         let pages = unsafe {
@@ -372,11 +403,11 @@ impl PagedUmem {
                 self.umem.as_ptr(),
                 va as u64,
                 b::PAGE_SIZE as u64,
-                access as u64,
-                fault,
+                0,
+                false,
             )
         };
-        kernel::error::to_result(pages.min(0))?;
+        to_result(pages.min(0))?;
         // SAFETY: The mutex is held.
         let umem = unsafe { Locked::assume(self.umem) };
         let base = (at & !(page_size - 1)) / b::PAGE_SIZE;
@@ -397,6 +428,24 @@ impl PagedUmem {
     }
 }
 
+impl Paged for PagedUmem {
+    fn chunk<'a, R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+        _guard: &'a rcu::Guard,
+    ) -> Option<Chunk<'a, R>> {
+        let at = self.offset.checked_add(offset)?;
+        let skip = at % b::PAGE_SIZE;
+        let length = length.min(b::PAGE_SIZE - skip);
+        let page = self.pages.table.get::<R>(at / b::PAGE_SIZE)?;
+        // SAFETY: The page is there, and writable if it has to be, until the RCU read section has
+        // ended that the guard stands for, even if this object is dropped. User space maps it, so
+        // that there are no references to it.
+        Some(unsafe { Chunk::from_raw_parts(page.add(skip), length) })
+    }
+}
+
 impl Drop for PagedUmem {
     fn drop(&mut self) {
         if let Some(last) = self.pages.table.entries.len().checked_sub(1) {
@@ -409,27 +458,53 @@ impl Drop for PagedUmem {
     }
 }
 
-/// Iterator over a range of [`PagedUmem`].
-pub(crate) struct PagedChunks<'a, R = ReadOnly> {
-    memory: &'a PagedUmem,
-    offset: usize,
-    end: usize,
+/// Memory of which a part may not be there.
+pub(crate) trait Paged {
+    /// Returns up to `length` bytes at `offset`, if they are there. Any context.
+    ///
+    /// Nothing may be written to memory that the process does not let be written to.
+    fn chunk<'a, R: Rights>(
+        &self,
+        offset: usize,
+        length: usize,
+        guard: &'a rcu::Guard,
+    ) -> Option<Chunk<'a, R>>;
+}
+
+/// Iterator over a range of [`Paged`] memory.
+pub(crate) struct PagedChunks<'a, M, R = ReadOnly> {
+    memory: &'a M,
+    range: Range<usize>,
     guard: &'a rcu::Guard,
     rights: PhantomData<R>,
 }
 
-impl<'a, R: Rights> Iterator for PagedChunks<'a, R> {
+impl<'a, M: Paged, R: Rights> PagedChunks<'a, M, R> {
+    /// What is at `range` of `memory`, which has that.
+    pub(super) fn new(memory: &'a M, range: Range<usize>, guard: &'a rcu::Guard) -> Self {
+        Self {
+            memory,
+            range,
+            guard,
+            rights: PhantomData,
+        }
+    }
+}
+
+impl<'a, M: Paged, R: Rights> Iterator for PagedChunks<'a, M, R> {
     type Item = Result<Chunk<'a, R>, MissingPage>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let offset = self.offset;
-        let left = self.end.checked_sub(offset).filter(|left| *left != 0)?;
-        Some(match self.memory.chunk(offset, left, self.guard) {
+        if self.range.is_empty() {
+            return None;
+        }
+        let at = self.range.start;
+        Some(match self.memory.chunk(at, self.range.len(), self.guard) {
             Some(chunk) => {
-                self.offset = offset.wrapping_add(chunk.len());
+                self.range.start = at.wrapping_add(chunk.len());
                 Ok(chunk)
             }
-            None => Err(MissingPage::new(offset, Purpose::of::<R>())),
+            None => Err(MissingPage::new(at, Purpose::of::<R>())),
         })
     }
 }

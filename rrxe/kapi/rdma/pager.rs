@@ -27,6 +27,7 @@ use kernel::{
         Arc,
         SetOnce, //
     },
+    warn_on,
     workqueue::{
         impl_has_work,
         Work,
@@ -168,7 +169,9 @@ impl PagerUse {
 impl Drop for PagerUse {
     fn drop(&mut self) {
         let mut known = PAGERS.lock();
+        // As long as there are users, there are queues.
         let Some(known) = known.as_mut() else {
+            warn_on!(true);
             return;
         };
         // Not the last one as long as the entry has one, too; so it goes before the lock does.
@@ -178,6 +181,7 @@ impl Drop for PagerUse {
             .iter()
             .position(|entry| entry.process == self.process)
         else {
+            warn_on!(true);
             return;
         };
         let is_last = known.entries.get_mut(index).is_some_and(|entry| {
