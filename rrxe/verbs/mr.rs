@@ -160,6 +160,9 @@ impl rdma::MemoryRegion<Provider> for Registration {
                     .hex(c"iova", mr.bounds().va)
                     .hex(c"access", mr.bounds().access.bits())
                     .number(c"windows", mr.windows());
+                if let Memory::Pinned(umem) = &**mr.memory() {
+                    details.number(c"extents", umem.extents() as u64);
+                }
             }
             Region::Fast(region) => {
                 details.word(c"memory", c"listed");

@@ -412,8 +412,7 @@ def reset_while_busy(ends):
         time.sleep(0.05)
         for qp in (qa, qb):
             qp.go(STATE.RESET)
-            # Packets of the life before may still be on their way.
-            qp.psn = (qp.psn + PSN_MASK // 4) & PSN_MASK
+            qp.renumber()
         expect_none(qa.send_cq)
         expect_none(qa.recv_cq)
         qa.connect(qb.peer)

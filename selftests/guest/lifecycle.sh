@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# vm: TMO=1800
+# vm: TMO=3600
 #
 # Devices and the module come and go, idle and under load: nothing hangs, nothing
 # is left behind.

@@ -11,6 +11,7 @@ import itertools
 import mmap
 import os
 import pathlib
+import select
 import struct
 import sys
 import threading
@@ -37,6 +38,7 @@ from rdma import (
     Remote,
     UcQp,
     eventually,
+    expect_none,
     pair,
     poll_for,
     refused,
@@ -53,6 +55,7 @@ FLUSH = int(e._IBV_ADVISE_MR_FLAG_FLUSH)
 SENDS = ("send", "send_imm", "write", "write_imm")
 
 USERFAULTFD, MEMFD_SECRET = 323, 447
+UFFD_EVENT_PAGEFAULT = 0x12
 UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 0xC018AA3F, 0xC020AA00, 0xC020AA04
 
 
@@ -206,34 +209,48 @@ def secret_memory(a, b):
             fail(lambda: getattr(qa, name)([source.sge()], target.at()), qa.send_cq, STATUS.REM_ACCESS_ERR)
 
 
-@contextlib.contextmanager
-def user_faults(memory):
-    """Have user space provide the pages of memory, while what is inside runs; yields what puts zeros into one."""
-    fd = libc.syscall(USERFAULTFD, os.O_CLOEXEC)
-    if fd < 0 and ctypes.get_errno() == errno.ENOSYS:
-        raise ktap.Skip("this kernel has no userfaultfd")
-    check(fd >= 0, "userfaultfd:", os.strerror(ctypes.get_errno()))
-    try:
-        fcntl.ioctl(fd, UFFDIO_API, struct.pack("=3Q", 0xAA, 0, 0))
-        fcntl.ioctl(fd, UFFDIO_REGISTER, struct.pack("=4Q", memory.address, memory.length, 1, 0))
-        yield lambda page: fcntl.ioctl(
-            fd, UFFDIO_ZEROPAGE, struct.pack("=4Q", memory.address + page * PAGE, PAGE, 0, 0)
-        )
-    finally:
-        os.close(fd)
+class UserFaults:
+    """What provides the pages of memory, by userfaultfd."""
+
+    def __init__(self, memory):
+        self.memory = memory
+        self.fd = libc.syscall(USERFAULTFD, os.O_CLOEXEC)
+        if self.fd < 0 and ctypes.get_errno() == errno.ENOSYS:
+            raise ktap.Skip("this kernel has no userfaultfd")
+        check(self.fd >= 0, "userfaultfd:", os.strerror(ctypes.get_errno()))
+        fcntl.ioctl(self.fd, UFFDIO_API, struct.pack("=3Q", 0xAA, 0, 0))
+        fcntl.ioctl(self.fd, UFFDIO_REGISTER, struct.pack("=4Q", memory.address, memory.length, 1, 0))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+
+    def asked(self):
+        """The page that somebody waits for."""
+        check(select.select([self.fd], [], [], ktap.patient(10))[0], "nobody asks for a page")
+        event, address = struct.unpack_from("=B15xQ", os.read(self.fd, 32))
+        check_equal(event, UFFD_EVENT_PAGEFAULT, "event")
+        return (address - self.memory.address) // PAGE
+
+    def put_zeros(self, page):
+        """Provide a page."""
+        fcntl.ioctl(self.fd, UFFDIO_ZEROPAGE, struct.pack("=4Q", self.memory.address + page * PAGE, PAGE, 0, 0))
 
 
 def provided_by_user(a, b):
-    """Pages that userfaultfd is to provide do not come for others; those that are there can be used."""
+    """Pages that userfaultfd is to provide come when it does; those that are there are not asked for."""
     source, target = Mapping(a, 1), Mapping(b, 2)
-    with user_faults(target) as put_zeros:
-        put_zeros(0)
-        with pair(a, b) as (qa, qb):
-            write(qa, qb, source, target, b"provided")
-            fail(lambda: qa.write([source.sge(0, 8)], target.at(PAGE)), qa.send_cq, STATUS.REM_ACCESS_ERR)
-        put_zeros(1)
-        with pair(a, b) as (qa, qb):
-            write(qa, qb, source, target, b"provided", PAGE)
+    with UserFaults(target) as provider, pair(a, b, timeout=0) as (qa, qb):
+        provider.put_zeros(0)
+        write(qa, qb, source, target, b"provided")
+        qa.write([source.sge(0, 8)], target.at(PAGE))
+        check_equal(provider.asked(), 1, "page that is asked for")
+        expect_none(qa.send_cq)
+        provider.put_zeros(1)
+        qa.sent(1)
+        check_equal(target.read(8, PAGE), b"provided", "data")
 
 
 def mapped_again(a, b, mapping=Mapping):

@@ -445,6 +445,7 @@ def last_request(a, b, kind, why):
         # A second life, a second end.
         for qp in (qa, qb):
             qp.go(STATE.RESET)
+            qp.renumber()
         check_equal(events(b), [], "events after RESET")
         qa.connect(qb.peer)
         qb.connect(qa.peer)

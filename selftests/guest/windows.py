@@ -86,6 +86,7 @@ class Scene:
         """Connect the two anew after an error."""
         for qp in (self.qa, self.qb):
             qp.go(STATE.RESET)
+            qp.renumber()
         self.qa.connect(self.qb.peer)
         self.qb.connect(self.qa.peer)
         while self.qb.recv_cq.poll(16)[0]:

@@ -67,6 +67,16 @@ def comes_at_last(what):
         waiter.says("done")
 
 
+def process_maps(what):
+    """A process that waits for a page can change its address space."""
+    with Withholding(16) as file, Fabric() as fabric, Waiter(fabric, file, what, then="map") as waiter:
+        file.await_pages(1)
+        waiter.go_on()
+        waiter.says("mapped")
+        file.give_out()
+        waiter.says("done")
+
+
 def refused_at_last(what):
     """A page that its file system refuses at last: what waits for it fails."""
     with Fabric() as fabric, contextlib.ExitStack() as stack:
@@ -164,6 +174,7 @@ def main():
     lacks = {"rxe_differs": "waits in the softirq"}
     for what in SIDES:
         suite.add(f"{what}: comes at last", comes_at_last, what, **lacks)
+        suite.add(f"{what}: the process maps memory", process_maps, what, **lacks)
         suite.add(f"{what}: refused at last", refused_at_last, what, **lacks)
         suite.add(f"{what}: the process ends", process_ends, what, **lacks)
         suite.add(f"{what}: the device goes", device_goes, what, **lacks)

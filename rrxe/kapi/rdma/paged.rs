@@ -37,7 +37,14 @@ use core::{
     },
 };
 use kernel::{
-    error::from_err_ptr,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    mm::{
+        Mm,
+        MmWithUser, //
+    },
     prelude::*,
     sync::{
         aref::ARef,
@@ -51,6 +58,9 @@ use kernel::{
         Arc, //
     },
 };
+
+/// How often a page is asked for that the process loses before it has been taken over.
+const ATTEMPTS: usize = 16;
 
 /// Memory of a user process that is not pinned: the process may do with it what it likes.
 ///
@@ -278,7 +288,10 @@ impl PagedUmem {
         if self.pages.table.has::<R>(index) {
             return Ok(());
         }
-        self.map::<R>(index, demand)
+        match demand {
+            Demand::Fault => self.fetch::<R>(index),
+            Demand::Peek => self.take_over(index),
+        }
     }
 
     /// Has the pages of `length` bytes from `offset` on come in, as [`page_in`](Self::page_in) does.
@@ -326,23 +339,63 @@ impl PagedUmem {
         Some(self.offset.checked_add(offset)? / b::PAGE_SIZE)
     }
 
-    /// Takes over the page `index`, and those that come with it.
-    fn map<R: Rights>(&self, index: usize, demand: Demand) -> Result {
-        // SAFETY: Valid by the type invariant; the bounds never change.
-        let (first, page_size) = unsafe {
-            (
-                b::helpers::ib_umem_start(self.umem.as_ptr()),
-                1usize << self.umem.as_ref().page_shift,
-            )
-        };
-        let at = index.checked_mul(b::PAGE_SIZE).ok_or(EINVAL)?;
-        let access = if R::WRITE {
-            b::hmm_pfn_flags_HMM_PFN_WRITE
+    /// Has the process have the page `index`, and takes it over.
+    ///
+    /// Not in one: that would be with the address space locked, and whoever provides the page may take
+    /// long.
+    fn fetch<R: Rights>(&self, index: usize) -> Result {
+        for _ in 0..ATTEMPTS {
+            self.fault::<R>(index)?;
+            self.take_over(index)?;
+            if self.pages.table.has::<R>(index) {
+                return Ok(());
+            }
+        }
+        Err(EFAULT)
+    }
+
+    /// Has the process have the page `index`, as if it used it itself. Meanwhile its address space may
+    /// change.
+    fn fault<R: Rights>(&self, index: usize) -> Result {
+        let va = self.first().checked_add(self.at(index)?).ok_or(EINVAL)?;
+        // SAFETY: Valid by the type invariant, and never changed.
+        let mm = unsafe { self.umem.as_ref() }.umem.owning_mm;
+        // SAFETY: The C object holds a reference.
+        let mm = unsafe { Mm::from_raw(mm.cast()) };
+        let mm = mm.mmget_not_zero().ok_or(EFAULT)?;
+        // The last one to use the address space would otherwise take it down here.
+        let mm = MmWithUser::into_mmput_async(mm);
+        let purpose = if R::WRITE {
+            b::fault_flag_FAULT_FLAG_WRITE
         } else {
             0
         };
-        let va = first.checked_add(at).ok_or(EINVAL)?;
-        let fault = demand == Demand::Fault;
+        let flags = b::fault_flag_FAULT_FLAG_REMOTE | purpose;
+        let mut was_unlocked = false;
+        let _lock = mm.mmap_read_lock();
+        // SAFETY: The memory is in use and locked, and is locked on return.
+        let status =
+            unsafe { b::fixup_user_fault(mm.as_raw().cast(), va, flags, &mut was_unlocked) };
+        to_result(status)
+    }
+
+    /// The address of the first page.
+    fn first(&self) -> usize {
+        // SAFETY: Valid by the type invariant; the bounds never change.
+        unsafe { b::helpers::ib_umem_start(self.umem.as_ptr()) }
+    }
+
+    /// Where the page `index` is, from the first one on.
+    fn at(&self, index: usize) -> Result<usize> {
+        index.checked_mul(b::PAGE_SIZE).ok_or(EINVAL)
+    }
+
+    /// Takes over the page `index` if the process has it, and those that come with it.
+    fn take_over(&self, index: usize) -> Result {
+        // SAFETY: Valid by the type invariant; the size of pages never changes.
+        let page_size = 1usize << unsafe { self.umem.as_ref() }.page_shift;
+        let at = self.at(index)?;
+        let va = self.first().checked_add(at).ok_or(EINVAL)?;
         // SAFETY: The C object is ours, by the type invariant, and the core checks the range. On
         // success the mutex is held.
         let pages = unsafe {
@@ -350,11 +403,11 @@ impl PagedUmem {
                 self.umem.as_ptr(),
                 va as u64,
                 b::PAGE_SIZE as u64,
-                access as u64,
-                fault,
+                0,
+                false,
             )
         };
-        kernel::error::to_result(pages.min(0))?;
+        to_result(pages.min(0))?;
         // SAFETY: The mutex is held.
         let umem = unsafe { Locked::assume(self.umem) };
         let base = (at & !(page_size - 1)) / b::PAGE_SIZE;

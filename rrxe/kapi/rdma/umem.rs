@@ -96,6 +96,11 @@ impl Umem {
         self.pages.len()
     }
 
+    /// How many contiguous pieces it is of.
+    pub(crate) fn extents(&self) -> usize {
+        self.extents.len()
+    }
+
     /// Whether it was pinned to be written to. If not, there is no writing to it.
     pub(crate) fn is_writable(&self) -> bool {
         self.pages.are_writable()

@@ -543,6 +543,10 @@ class RcQp:
             max_rd_atomic=self.attr.rd_atomic,
         )
 
+    def renumber(self):
+        """Have other PSNs in the next life: packets of this one may still be on their way."""
+        self.psn = (self.psn + PSN_MASK // 4) & PSN_MASK
+
     def connect(self, peer):
         """RESET to RTS."""
         self.to_init()

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """A process whose queue pairs wait for pages of a file: see withheld.py.
 
-usage: waiter.py DEVICE ADDRESS DEVICE ADDRESS FILE target|source COUNT wait|reset|again
+usage: waiter.py DEVICE ADDRESS DEVICE ADDRESS FILE target|source COUNT wait|map|reset|again
 
 So many queue pairs of the first device WRITE to, or from, a page each. It says when that is posted, and
-when all have succeeded. With `reset` all are reset instead, when it reads a line, and use other memory.
+when all have succeeded. With `map` it maps other memory meanwhile, when it reads a line. With `reset` all are reset instead, when it reads a line, and use other memory.
 With `again` the last one is reset a thousand times, and waits for its page again each time.
 """
 
@@ -69,14 +69,14 @@ def main():
         writers = Writers(stack, a, b, what, count)
         mr = MR(writers.paged_end.pd, length, ALL_ACCESS | ACCESS.ON_DEMAND, address)
         there = Region(writers.paged_end, count * mmap.PAGESIZE, ALL_ACCESS | ACCESS.ON_DEMAND)
-        # While a page is withheld the address space cannot change: there has to be room for objects.
-        spare = [bytearray(100) for _ in range(20000)]
-        del spare[::2]
         for number, page in enumerate(pages):
             writers.write(number, page, mr)
         print("posted", flush=True)
         if then != "wait":
             sys.stdin.readline()
+        if then == "map":
+            mmap.mmap(-1, 100 * mmap.PAGESIZE).close()
+            print("mapped", flush=True)
         if then == "again":
             for _ in range(RESETS):
                 writers.reset(count - 1)
