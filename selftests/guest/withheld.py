@@ -20,6 +20,7 @@ from waiter import RESETS
 from withholding import Withholding
 
 WAITER = pathlib.Path(__file__).resolve().parent / "lib/waiter.py"
+KHUGEPAGED = pathlib.Path("/sys/kernel/mm/transparent_hugepage/khugepaged")
 AT_A_TIME = 8  # pages that come in at a time for a process
 SIDES = ("target", "source")
 
@@ -170,6 +171,9 @@ def resets_leave_nothing():
 
 
 def main():
+    # It goes round all processes and wants to change their address spaces: nothing is to keep it from that.
+    if KHUGEPAGED.exists():
+        (KHUGEPAGED / "scan_sleep_millisecs").write_text("50")
     suite = ktap.Suite("withheld pages")
     lacks = {"rxe_differs": "waits in the softirq"}
     for what in SIDES:

@@ -41,9 +41,15 @@ class Address(typing.NamedTuple):
 
     ip4: str
     ip6: str
+    mac: str
 
 
-ADDRESSES = {"a": Address("10.77.0.1", "fd00::1"), "b": Address("10.77.0.2", "fd00::2")}
+# The Ethernet addresses are those that scripts/vm-pair.sh gives.
+ADDRESSES = {
+    "a": Address("10.77.0.1", "fd00::1", "02:77:00:00:00:01"),
+    "b": Address("10.77.0.2", "fd00::2", "02:77:00:00:00:02"),
+}
+OTHER = {"a": "b", "b": "a"}
 
 
 def run(*command, timeout=120):
@@ -97,8 +103,12 @@ class Machine:
         run("ip", "addr", "add", f"{self.address.ip4}/24", "dev", NETDEV)
         run("ip", "addr", "add", f"{self.address.ip6}/64", "dev", NETDEV, "nodad")
         run("rdma", "link", "add", DEVICE, "type", self.link_type, "netdev", NETDEV)
-        for address in self.address:
+        for address in (self.address.ip4, self.address.ip6):
             eventually(lambda address=address: has_gid(DEVICE, address), f"a GID for {address}")
+        # The core gives a machine one second to answer where it is.
+        other = ADDRESSES[OTHER[self.side]]
+        for address in (other.ip4, other.ip6):
+            run("ip", "neigh", "replace", address, "lladdr", other.mac, "dev", NETDEV, "nud", "permanent")
 
     def ip(self, family):
         """Its address of a family."""
